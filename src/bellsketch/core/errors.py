@@ -1,0 +1,41 @@
+"""What goes wrong, by name. Every message says which argument, which value, and what to do instead."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class BellsketchError(Exception):
+    """Base of all errors the library raises on purpose."""
+
+
+class InputError(BellsketchError, ValueError):
+    """An argument cannot be used as given."""
+
+
+class UnknownNameError(InputError):
+    """A name at the edge of the library (an environment, a feature family) is not known."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]):
+        known = sorted(known)
+        nearest = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+
+
+class ToleranceError(BellsketchError, ValueError):
+    """A regression is less accurate than the caller said it must be."""
+
+
+class MissingRewardError(BellsketchError, KeyError):
+    """A reward has no Bellman coefficients. It never silently becomes another reward."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would print the message in quotes
+
+
+class DivergenceError(BellsketchError, ArithmeticError):
+    """An iteration left the finite numbers."""
+
+
+class BellsketchWarning(UserWarning):
+    """The answer is as asked for, but probably not what was wanted."""

@@ -1,0 +1,379 @@
+"""Feature maps φ: ℝ → ℝ^m. The mean embedding of a return distribution is U = E[φ(G)].
+
+A new family is one small class: say what its fields are, evaluate it with ``jax.numpy``, and add a row to
+``FAMILIES`` and to the contract test.
+"""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.pytree import freeze, pytree, static
+from bellsketch.core.ranges import ANCHOR_MARGIN, ReturnRange
+
+Array = jax.Array | np.ndarray
+
+
+@jax.jit
+def _evaluate_jitted(features: "FeatureMap", returns: jax.Array) -> jax.Array:
+    return features.evaluate(returns)
+
+
+class FeatureMap(ABC):
+    """A map φ from returns to m features.
+
+    Called with a JAX array it is an ordinary JAX function, to be jitted, vmapped and differentiated. Called with
+    anything else (a number, a list, a NumPy array) it computes in float64, whatever JAX's precision is, and returns
+    a NumPy array: this is how coefficients are fitted.
+    """
+
+    if TYPE_CHECKING:  # a field in some families, a property in others
+
+        @property
+        def num_features(self) -> int:
+            """m."""
+
+        @property
+        def anchors(self) -> Array | None:
+            """Where on the real line each feature sits, or None for features that sit nowhere in particular."""
+
+    @abstractmethod
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        """φ in ``jax.numpy``, features along a new last axis."""
+
+    @final
+    def __call__(self, returns: Any) -> Any:
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self))
+        if traced or isinstance(returns, jax.Array):
+            return self.evaluate(jnp.asarray(returns))
+        with jax.enable_x64(True):
+            return np.asarray(_evaluate_jitted(self, np.asarray(returns, dtype=np.float64)))
+
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The translation family: φ_i(z) = κ(s (z − z_i))
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytree
+class TranslationFamily(FeatureMap):
+    """φ_i(z) = κ(s(z − z_i)) with a base feature κ, anchors z_i and slope s. Subclasses say what κ is."""
+
+    anchors: Float[Array, " m"]
+    slope: Any = 1.0
+
+    width: ClassVar[float]
+    """w, the length of the interval on which κ does most of its varying."""
+
+    @staticmethod
+    @abstractmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        """κ."""
+
+    def __post_init__(self) -> None:
+        freeze(self, anchors=_increasing("anchors", self.anchors, at_least=1), slope=float(self.slope))
+        if not (self.slope > 0 and np.isfinite(self.slope)):
+            raise InputError(f"slope={self.slope}: the slope of a translation family must be positive and finite")
+
+    @property
+    def num_features(self) -> int:
+        return self.anchors.shape[-1]
+
+    @final
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        return self.base(self.slope * (returns[..., None] - self.anchors))
+
+    @classmethod
+    def from_range(
+        cls, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0, margin: float = ANCHOR_MARGIN
+    ) -> Self:
+        # Ten features that overlap by half are to cover the range: 0.5 × 10 w/s = L, so s = 5w/L.
+        _positive_count(num_features)
+        slope = slope_factor * 5 * cls.width / return_range.width
+        return cls(return_range.expand(margin).points(num_features), slope)
+
+
+@pytree
+class Sigmoid(TranslationFamily):
+    """κ(x) = 1 / (1 + e^−x): a smoothed 1{x ≥ 0}, so the sketch is a smoothed survival function."""
+
+    width = 4.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jax.nn.sigmoid(x)
+
+
+@pytree
+class Gaussian(TranslationFamily):
+    """κ(x) = exp(−x²/2)."""
+
+    width = 4.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jnp.exp(-(x**2) / 2)
+
+
+@pytree
+class Tanh(TranslationFamily):
+    """κ(x) = tanh(x): the sigmoid of twice the slope, scaled to [−1, 1]."""
+
+    width = 4.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jnp.tanh(x)
+
+
+@pytree
+class Erf(TranslationFamily):
+    """κ(x) = erf(x), the (Gaussian) error function."""
+
+    width = 4.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jax.scipy.special.erf(x)
+
+
+@pytree
+class Parabolic(TranslationFamily):
+    """κ(x) = 1 − x² on [−1, 1], zero elsewhere."""
+
+    width = 2.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jnp.maximum(1 - x**2, 0)
+
+
+@pytree
+class Quartic(TranslationFamily):
+    """κ(x) = (1 − x²)² on [−1, 1], zero elsewhere: once more differentiable than the parabola."""
+
+    width = 2.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jnp.maximum(1 - x**2, 0) ** 2
+
+
+@pytree
+class Morlet(TranslationFamily):
+    """κ(x) = exp(−x²/2) cos(2x)."""
+
+    width = 4.0
+
+    @staticmethod
+    def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
+        return jnp.exp(-(x**2) / 2) * jnp.cos(2 * x)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Piecewise constant features
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytree
+class Indicator(FeatureMap):
+    """φ_i(z) = 1{z_1 ≤ z < z_{i+1}}, the last one closed on the right: the features of Prop. 4, m+1 edges for m features."""
+
+    edges: Float[Array, " edges"]
+
+    def __post_init__(self) -> None:
+        freeze(self, edges=_increasing("edges", self.edges, at_least=2))
+
+    @property
+    def num_features(self) -> int:
+        return self.edges.shape[-1] - 1
+
+    @property
+    def anchors(self) -> Array:
+        return (self.edges[..., 1:] + self.edges[..., :-1]) / 2
+
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        z = returns[..., None]
+        below = jnp.concatenate([z < self.edges[1:-1], z <= self.edges[-1:]], axis=-1)
+        return (below & (z >= self.edges[0])).astype(returns.dtype)
+
+    @classmethod
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> Self:
+        _positive_count(num_features)
+        return cls(return_range.expand(margin).points(num_features + 1))
+
+
+@pytree
+class Bins(FeatureMap):
+    """φ_i(z) = 1{e_i ≤ z < e_{i+k}}: disjoint bins for overlap k=1, otherwise each point lies in up to k bins."""
+
+    edges: Float[Array, " edges"]
+    overlap: int = static(default=1)
+
+    def __post_init__(self) -> None:
+        if self.overlap < 1:
+            raise InputError(f"overlap={self.overlap}: each bin must span at least one cell")
+        freeze(self, edges=_increasing("edges", self.edges, at_least=self.overlap + 1))
+
+    @property
+    def num_features(self) -> int:
+        return self.edges.shape[-1] - self.overlap
+
+    @property
+    def anchors(self) -> Array:
+        return (self.edges[..., self.overlap :] + self.edges[..., : -self.overlap]) / 2
+
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        z = returns[..., None]
+        ends_open = z < self.edges[self.overlap :]
+        at_last = (z == self.edges[-1]) & (jnp.arange(self.num_features) == self.num_features - 1)
+        return ((z >= self.edges[: -self.overlap]) & (ends_open | at_last)).astype(returns.dtype)
+
+    @classmethod
+    def from_range(
+        cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN, overlap: int = 1
+    ) -> Self:
+        _positive_count(num_features)
+        return cls(return_range.expand(margin).points(num_features + overlap), overlap)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Global features
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytree
+class Fourier(FeatureMap):
+    """1, cos(ωz), sin(ωz), cos(2ωz), … cut after m, with ω = 2π/(high − low) and z counted from the middle."""
+
+    low: Any
+    high: Any
+    num_features: int = static(default=13)
+
+    def __post_init__(self) -> None:
+        ReturnRange(float(self.low), float(self.high))
+        _positive_count(self.num_features)
+        freeze(self, low=float(self.low), high=float(self.high))
+
+    @property
+    def anchors(self) -> None:
+        return None
+
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        index = np.arange(self.num_features)
+        middle, frequency = (self.low + self.high) / 2, 2 * np.pi / (self.high - self.low)
+        # Even indices are sines of harmonic i/2 and odd ones cosines of (i+1)/2; index 0 is cos(0) = 1.
+        angle = frequency * ((index + 1) // 2) * (returns[..., None] - middle)
+        return jnp.where((index % 2 == 1) | (index == 0), jnp.cos(angle), jnp.sin(angle))
+
+    @classmethod
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> Self:
+        wide = return_range.expand(margin)
+        return cls(wide.low, wide.high, num_features)
+
+
+@pytree
+class Polynomial(FeatureMap):
+    """φ_i(z) = ((z − centre)/scale)^i for i = 0 … m−1: Bellman closed, so its coefficients are exact."""
+
+    num_features: int = static(default=2)
+    centre: Any = 0.0
+    scale: Any = 1.0
+
+    def __post_init__(self) -> None:
+        _positive_count(self.num_features)
+        if not float(self.scale) > 0:
+            raise InputError(f"scale={self.scale}: must be positive")
+        freeze(self, centre=float(self.centre), scale=float(self.scale))
+
+    @property
+    def anchors(self) -> None:
+        return None
+
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        x = (returns[..., None] - self.centre) / self.scale
+        factors = jnp.broadcast_to(x, (*returns.shape, self.num_features)).at[..., 0].set(1)
+        return jnp.cumprod(factors, axis=-1)
+
+    @classmethod
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> Self:
+        """Raw powers of the return, as in the paper: the range is not used."""
+        return cls(num_features)
+
+
+@pytree
+class WithConstant(FeatureMap):
+    """(φ, 1): another feature map with the constant appended (the paper's Sec. 3 and its Atari agent)."""
+
+    features: FeatureMap
+
+    @property
+    def num_features(self) -> int:
+        return self.features.num_features + 1
+
+    @property
+    def anchors(self) -> None:
+        return None
+
+    def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
+        values = self.features.evaluate(returns)
+        return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
+
+
+FAMILIES: dict[str, Callable[..., FeatureMap]] = {
+    "sigmoid": Sigmoid.from_range,
+    "gaussian": Gaussian.from_range,
+    "tanh": Tanh.from_range,
+    "erf": Erf.from_range,
+    "parabolic": Parabolic.from_range,
+    "quartic": Quartic.from_range,
+    "morlet": Morlet.from_range,
+    "indicator": Indicator.from_range,
+    "bins": Bins.from_range,
+    "overlapping_bins": functools.partial(Bins.from_range, overlap=2),
+    "fourier": Fourier.from_range,
+    "polynomial": Polynomial.from_range,
+}
+"""Constructors from a return range by the paper's heuristics (App. "Choices of feature function"), by name."""
+
+
+def make_features(
+    name: str, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0
+) -> FeatureMap:
+    """The family of that name, spread over a return range; ``slope_factor`` multiplies its default slope."""
+    if name not in FAMILIES:
+        raise UnknownNameError("feature family", name, FAMILIES)
+    if slope_factor == 1.0:
+        return FAMILIES[name](return_range, num_features)
+    try:
+        return FAMILIES[name](return_range, num_features, slope_factor=slope_factor)
+    except TypeError:
+        raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1") from None
+
+
+def _positive_count(num_features: int) -> None:
+    if num_features < 1:
+        raise InputError(f"num_features={num_features}: a feature map needs at least one feature (m ≥ 1)")
+
+
+def _increasing(name: str, values: Any, *, at_least: int) -> np.ndarray:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size < at_least:
+        raise InputError(f"{name}: expected a vector of at least {at_least} numbers, got shape {array.shape}")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{name}: all entries must be finite, entry {np.argmin(np.isfinite(array))} is not")
+    if (bad := np.flatnonzero(np.diff(array) <= 0)).size:
+        i = int(bad[0])
+        raise InputError(
+            f"{name} must be sorted without duplicates, but entry {i} is {array[i]} and entry {i + 1} is {array[i + 1]}:"
+            f" pass np.unique({name})"
+        )
+    return array
