@@ -1,0 +1,48 @@
+"""Distributional reinforcement learning in the space of sketches: Bellman operators over mean embeddings."""
+
+from bellsketch.core.coefficients import BellmanCoefficients, fit_coefficients
+from bellsketch.core.distributions import AtomicDistribution, dirac
+from bellsketch.core.errors import (
+    BellsketchError,
+    BellsketchWarning,
+    DivergenceError,
+    InputError,
+    MissingRewardError,
+    ToleranceError,
+    UnknownNameError,
+)
+from bellsketch.core.features import (
+    FAMILIES,
+    Bins,
+    Erf,
+    FeatureMap,
+    Fourier,
+    Gaussian,
+    Indicator,
+    Morlet,
+    Parabolic,
+    Polynomial,
+    Quartic,
+    Sigmoid,
+    Tanh,
+    TranslationFamily,
+    WithConstant,
+    make_features,
+)
+from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
+from bellsketch.core.metrics import cramer, excess_cramer, kolmogorov, squared_embedding_error, wasserstein
+from bellsketch.core.projections import categorical_projection, quantile_projection
+from bellsketch.core.ranges import ReturnRange
+from bellsketch.core.readout import Readout, fit_readout
+from bellsketch.core.regression import FitReport, LinearFit, Regression
+from bellsketch.core.rewards import Reward, as_reward
+from bellsketch.tabular import environments, schedules
+from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
+from bellsketch.tabular.certificate import Certificate
+from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
+from bellsketch.tabular.mrp import MDP, MRP
+from bellsketch.tabular.sampling import estimate_return_range, sample_returns
+from bellsketch.tabular.sketch import SketchDP, SketchOperator, SketchTD, sketch_dp, sketch_operator, sketch_td
+from bellsketch.tabular.solve import Solution, solve
+
+__version__ = "0.1.0"

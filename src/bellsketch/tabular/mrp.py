@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import spsolve
 from jaxtyping import Float, Int
 
 from bellsketch.core.errors import InputError
@@ -145,7 +146,19 @@ class MRP:
     def value(self) -> Float[np.ndarray, " s"]:
         """V^π, the expected return, by solving the Bellman equation exactly."""
         system = sp.eye_array(self.num_states, format="csc") - self.discount * self.transitions.tocsc()
-        return np.atleast_1d(sp.linalg.spsolve(system.tocsc(), self.mean_rewards))
+        return np.atleast_1d(spsolve(system.tocsc(), self.mean_rewards))
+
+    @functools.cached_property
+    def return_variance(self) -> Float[np.ndarray, " s"]:
+        """The variance of the return, from the Bellman equation of its second moment (Sobel, 1982)."""
+        o = self.outcomes
+        mean, variance = (np.array(column)[o.reward] for column in zip(*((r.mean, r.variance) for r in self.rewards)))
+        following = np.where(o.terminal, 0.0, self.value[o.successor])
+        # E[(R + γG)²] = E[R²] + 2γ E[R] E[G] + γ² E[G²], outcome by outcome
+        known = o.probability * (variance + mean**2 + 2 * self.discount * mean * following)
+        constant = np.bincount(o.state, weights=known, minlength=self.num_states)
+        system = sp.eye_array(self.num_states, format="csc") - self.discount**2 * self.transitions.tocsc()
+        return np.maximum(np.atleast_1d(spsolve(system.tocsc(), constant)) - self.value**2, 0.0)
 
     @functools.cached_property
     def return_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
@@ -182,18 +195,24 @@ class MRP:
         first = o.reward[self._starts]
         return first if np.array_equal(o.reward, first[o.state]) else None
 
-    def with_finite_rewards(self) -> "MRP":
-        """The same model with each random reward split into outcomes with one number each.
+    def split_rewards(self, *, quadrature: bool = False) -> "MRP":
+        """The same model with each finite random reward split into outcomes that pay one number each.
 
-        A continuous reward is replaced by its quadrature nodes, which changes the model, but no expectation of a
-        smooth function: the expected sketch operator stays the same.
+        With ``quadrature`` continuous rewards are split too, into their quadrature nodes. That changes the model, but
+        not the expectation of any smooth function of a reward, so the expected sketch operator stays the same.
         """
         o = self.outcomes
+
+        def atoms(reward: Reward) -> list[tuple[float, Any]]:
+            if not (reward.is_finite or quadrature):
+                return [(1.0, reward)]
+            return list(zip(reward.weights, reward.atoms, strict=True))
+
         return MRP.from_outcomes(
             (
                 (int(x), float(p * weight), atom, None if y == TERMINAL else int(y))
                 for x, y, p, r in zip(o.state, o.successor, o.probability, o.reward, strict=True)
-                for atom, weight in zip(self.rewards[r].atoms, self.rewards[r].weights, strict=True)
+                for weight, atom in atoms(self.rewards[r])
             ),
             self.discount,
             self.num_states,

@@ -1,0 +1,7 @@
+"""``python -m bellsketch``."""
+
+import sys
+
+from bellsketch.cli import main
+
+sys.exit(main())

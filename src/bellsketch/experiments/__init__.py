@@ -1,0 +1,1 @@
+"""What the paper reports, computed again. Each file returns records and draws them."""

@@ -1,0 +1,200 @@
+"""The paper's walk-through (Fig. 2 and its sigmoid twin): Sketch-DP on the loopy fork, panel by panel."""
+
+import dataclasses
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+
+from bellsketch.core.coefficients import fit_coefficients
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.features import FeatureMap, Fourier, Sigmoid
+from bellsketch.core.imputation import Decoder
+from bellsketch.core.metrics import cramer, squared_embedding_error
+from bellsketch.core.projections import categorical_projection
+from bellsketch.core.ranges import ReturnRange
+from bellsketch.core.regression import Intercept
+from bellsketch.tabular.algorithm import run
+from bellsketch.tabular.certificate import Certificate, certify
+from bellsketch.tabular.environments import make
+from bellsketch.tabular.ground_truth import GroundTruth, ground_truth
+from bellsketch.tabular.sketch import SketchDP, sketch_operator
+
+# Sec. "Sketch-DP at work": 13 features over [−4.5, 4.5], μ uniform on a dense grid over [−4, 4], start at φ(0).
+NUM_FEATURES = 13
+FEATURE_RANGE = ReturnRange(-4.5, 4.5)
+REGRESSION_RANGE = ReturnRange(-4.0, 4.0)
+ITERATIONS = 200
+SHOWN_ITERATIONS = (1, 3, 6, 12, 24, 200)
+STATE_COLOURS = ("tab:blue", "tab:orange", "tab:red", "tab:green")
+
+
+@dataclasses.dataclass(frozen=True)
+class WalkThrough:
+    """One run of Sketch-DP with everything the figure shows."""
+
+    name: str
+    features: FeatureMap
+    truth: GroundTruth
+    true_embedding: Float[np.ndarray, "s m"]
+    path: Float[np.ndarray, "t s m"]
+    """The sketches after 0, 1, 2, … iterations."""
+    decoder: Decoder
+    certificate: Certificate
+    max_regression_error: float
+    spectral_radius: float
+
+    @property
+    def final(self) -> Float[np.ndarray, "s m"]:
+        return self.path[-1]
+
+    @property
+    def embedding_sq_error(self) -> float:
+        """The largest over states."""
+        return float(squared_embedding_error(self.final, self.true_embedding).max())
+
+    @property
+    def cramer(self) -> float:
+        """Of the distributions decoded onto the even grid, the largest over states."""
+        return float(cramer(self.decoder(self.final), self.truth.distribution).max())
+
+    def principal_components(self) -> tuple[Float[np.ndarray, "t s 2"], Float[np.ndarray, "s 2"], float]:
+        """The path and the truth on the path's first two components, and the share of variance these explain."""
+        rows = self.path.reshape(-1, self.path.shape[-1])
+        centre = rows.mean(axis=0)
+        _, s, components = np.linalg.svd(rows - centre, full_matrices=False)
+        plane = components[:2].T
+        return (self.path - centre) @ plane, (self.true_embedding - centre) @ plane, float((s[:2] ** 2).sum() / (s**2).sum())
+
+
+def walk_through(key: jax.Array, name: str, *, intercept: Intercept = "free", ridge: float = 1e-9) -> WalkThrough:
+    """Run the walk-through with ``fourier`` or ``sigmoid`` features."""
+    mrp = make("loopy_fork")
+    anchors = FEATURE_RANGE.points(NUM_FEATURES)
+    features: FeatureMap = {
+        "fourier": Fourier(FEATURE_RANGE.low, FEATURE_RANGE.high, NUM_FEATURES),
+        "sigmoid": Sigmoid(anchors, 5 * Sigmoid.width / REGRESSION_RANGE.width),
+    }[name]
+    grid = REGRESSION_RANGE.grid(margin=0.0)
+    coefficients = fit_coefficients(features, grid, mrp.rewards, (mrp.discount, 0.0), ridge=ridge, intercept=intercept)
+    operator = sketch_operator(mrp, coefficients)
+    decoder = Decoder(features, anchors)
+    result = run(key, SketchDP(features, operator.on_device(), decoder), ITERATIONS, record_every=1)
+    start = np.broadcast_to(features(0.0), result.state.shape)
+    truth = ground_truth(mrp)
+    return WalkThrough(
+        name,
+        features,
+        truth,
+        truth.embedding(features),
+        np.concatenate([start[None], result.history]),
+        decoder,
+        certify(mrp, coefficients, operator, result.state),
+        coefficients.max_error,
+        operator.spectral_radius(),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The figure
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def plot_walk_through(runs: list[WalkThrough]) -> Figure:
+    """Panels A–E, one row per feature map."""
+    figure = plt.figure(figsize=(15, 3.9 * len(runs)), layout="constrained")
+    rows = np.atleast_1d(np.array(figure.subfigures(len(runs), 1)))
+    for row, run_ in zip(rows, runs, strict=True):
+        row.suptitle(f"{run_.name}, m = {NUM_FEATURES}", fontsize=11, fontweight="bold")
+        left, middle, right = row.subfigures(1, 3, width_ratios=[0.8, 1.05, 2.2])
+        a, b = left.subplots(2, 1, height_ratios=[1.15, 1])
+        _plot_model(a)
+        _plot_features(b, run_)
+        _plot_paths(middle.subplots(), run_)
+        _plot_decoded(right.subplots(2, 4, sharex=True, sharey="row"), run_)
+    return figure
+
+
+def _letter(axis: Axes, letter: str, title: str) -> None:
+    axis.set_title(f"$\\bf{{{letter}}}$  {title}", loc="left", fontsize=9)
+
+
+def _plot_model(axis: Axes) -> None:
+    places = {1: (0.0, 0.0), 2: (1.15, 0.0), 3: (2.3, 0.62), 4: (2.3, -0.62)}
+    edges = {(1, 2): "", (2, 3): "1/3", (2, 4): "2/3", (3, 1): "", (4, 1): ""}
+    bends = {(3, 1): 0.38, (4, 1): -0.38}
+    for (x, y), label in edges.items():
+        arrow = FancyArrowPatch(
+            places[x],
+            places[y],
+            connectionstyle=f"arc3,rad={bends.get((x, y), 0.0)}",
+            arrowstyle="-|>",
+            mutation_scale=11,
+            shrinkA=11,
+            shrinkB=11,
+            color="0.35",
+        )
+        axis.add_patch(arrow)
+        if label:
+            (x0, y0), (x1, y1) = places[x], places[y]
+            axis.text((x0 + x1) / 2, (y0 + y1) / 2 + 0.16 * np.sign(y1), label, fontsize=8, ha="center", va="center")
+    for state, (x, y) in places.items():
+        axis.plot(x, y, "o", markersize=19, color=STATE_COLOURS[state - 1])
+        axis.text(x, y, str(state), color="white", ha="center", va="center", fontweight="bold")
+    for state, reward in ((3, "r = −1"), (4, "r = +1")):
+        axis.text(places[state][0] + 0.3, places[state][1], reward, fontsize=8, va="center")
+    axis.set(xlim=(-0.4, 3.2), ylim=(-1.25, 1.25))
+    axis.axis("off")
+    _letter(axis, "A", "the model")
+
+
+def _plot_features(axis: Axes, run_: WalkThrough) -> None:
+    z = np.linspace(-6, 6, 500)
+    shown = slice(None) if isinstance(run_.features, Sigmoid) else slice(5)
+    axis.plot(z, run_.features(z)[:, shown], linewidth=1.2)
+    for low, high in ((-6, REGRESSION_RANGE.low), (REGRESSION_RANGE.high, 6)):
+        axis.axvspan(low, high, color="0.9", zorder=0)
+    axis.set(xlim=(-6, 6), xlabel="return z")
+    _letter(axis, "B", "features φ(z)" + ("" if shown.stop is None else " (first 5)") + "; μ on white")
+
+
+def _plot_paths(axis: Axes, run_: WalkThrough) -> None:
+    path, truth, explained = run_.principal_components()
+    for state, colour in enumerate(STATE_COLOURS):
+        axis.plot(*path[:, state].T, "-", color=colour, linewidth=0.8, alpha=0.6)
+        axis.plot(*path[:, state].T, ".", color=colour, markersize=3.5)
+        axis.plot(*truth[state], "x", color=colour, markersize=11, markeredgewidth=2.5)
+        axis.annotate(str(state + 1), truth[state], xytext=(8, 4), textcoords="offset points", color=colour, fontsize=10)
+    axis.plot(*path[0, 0], "o", color="0.5", markersize=8, zorder=5)
+    axis.set(xlabel="first principal component", ylabel="second")
+    _letter(axis, "C", f"embeddings from φ(0) (grey) to the truth (×); {explained:.1%} of variance")
+
+
+def _plot_decoded(axes: np.ndarray, run_: WalkThrough) -> None:
+    support = np.asarray(run_.decoder.support)
+    projected = categorical_projection(run_.truth.distribution, support)
+    bins = np.linspace(-4.5, 4.5, 91)
+    shades = plt.colormaps["viridis_r"](np.linspace(0.05, 1.0, len(SHOWN_ITERATIONS)))
+    imputed = {k: run_.decoder(run_.path[k]) for k in SHOWN_ITERATIONS}
+    for state, (top, bottom) in enumerate(axes.T):
+        true = run_.truth.distribution[state]
+        top.hist(true.locations, bins=bins, weights=true.probabilities, color=STATE_COLOURS[state], alpha=0.35)
+        _stems(top, projected[state], STATE_COLOURS[state])
+        _stems(bottom, projected[state], "0.6")
+        for k, shade in zip(SHOWN_ITERATIONS, shades, strict=True):
+            bottom.plot(support, imputed[k].probabilities[state], color=shade, linewidth=1.3, label=f"{k}")
+        top.set_title(f"state {state + 1}", fontsize=9, color=STATE_COLOURS[state])
+        bottom.set_xlabel("return")
+    _letter(axes[0, 0], "D", "truth, projected (stems)")
+    _letter(axes[1, 0], "E", "decoded from sketches")
+    axes[1, -1].legend(title="iteration", fontsize=7, title_fontsize=7, frameon=False, loc="upper left")
+
+
+def _stems(axis: Axes, distribution: AtomicDistribution, colour: str) -> None:
+    lines = axis.stem(distribution.locations, distribution.probabilities, basefmt=" ", linefmt="-", markerfmt="o")
+    lines.markerline.set(color=colour, markersize=4)
+    lines.stemlines.set(color=colour, linewidth=1.2)

@@ -1,0 +1,188 @@
+"""``solve``: from a model to the return distributions of all its states, in one call."""
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.sparse.csgraph import breadth_first_order
+
+from bellsketch.core.coefficients import BellmanCoefficients, fit_coefficients
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import BellsketchWarning, InputError
+from bellsketch.core.features import FeatureMap, make_features
+from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
+from bellsketch.core.ranges import ReturnRange
+from bellsketch.core.readout import Readout, fit_readout
+from bellsketch.core.regression import Intercept
+from bellsketch.tabular.algorithm import run
+from bellsketch.tabular.certificate import Certificate, certify
+from bellsketch.tabular.mrp import MRP
+from bellsketch.tabular.sampling import estimate_return_range
+from bellsketch.tabular.sketch import SketchDP, SketchOperator, sketch_operator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from bellsketch.tabular.ground_truth import GroundTruth
+
+Method = Literal["solve", "iterate"]
+Decoding = Literal["fine", "anchors"]
+
+READOUT_TOLERANCE = 1e-2
+"""A readout is trusted if it fits f to this share of f's spread; otherwise E[f] is read off the decoded distribution."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """The sketch of every state, and what can be read off it."""
+
+    mrp: MRP
+    features: FeatureMap
+    return_range: ReturnRange
+    coefficients: BellmanCoefficients
+    operator: SketchOperator
+    decoder: Decoder
+    sketch: Float[np.ndarray, "s m"]
+    """U."""
+    method: Method
+    ridge: float
+
+    @functools.cached_property
+    def mean(self) -> Float[np.ndarray, " s"]:
+        """E[G] of each state, by the value readout."""
+        return np.asarray(self.readout(lambda g: g)(self.sketch))
+
+    @functools.cached_property
+    def distributions(self) -> AtomicDistribution:
+        """The imputed return distributions of all states, as a batch."""
+        return self.decoder(self.sketch)
+
+    def distribution(self, state: int) -> AtomicDistribution:
+        """The imputed return distribution of one state."""
+        if not 0 <= state < self.mrp.num_states:
+            raise InputError(f"state={state}: the model has states 0 to {self.mrp.num_states - 1}")
+        return self.distributions[state]
+
+    def readout(self, f: Callable[[np.ndarray], Any]) -> Readout:
+        """Linear coefficients that estimate E[f(G)] from the sketch, with their error report."""
+        return fit_readout(self.features, f, self.return_range.grid(), ridge=self.ridge)
+
+    def expectation(
+        self, f: Callable[[np.ndarray], Any], via: Literal["auto", "readout", "decode"] = "auto"
+    ) -> Float[np.ndarray, " s"]:
+        """E[f(G)] of each state, for a function f of arrays.
+
+        A smooth f is read off the sketch directly (``readout``); a jump, such as ``lambda g: g < 0``, is not in the
+        span of smooth features and is taken from the imputed distributions (``decode``). ``auto`` uses the readout if
+        its largest error is within a hundredth of f's spread.
+        """
+        if via not in ("auto", "readout", "decode"):
+            raise InputError(f"via={via!r}: choose 'auto', 'readout' or 'decode'")
+        if via != "decode":
+            readout = self.readout(f)
+            values = np.asarray(f(self.return_range.grid().locations), dtype=np.float64)
+            if via == "readout" or readout.report.max_error <= READOUT_TOLERANCE * np.ptp(values):
+                return np.asarray(readout(self.sketch))
+        return np.asarray(self.distributions.expectation(f))
+
+    @functools.cached_property
+    def certificate(self) -> Certificate:
+        """A bound on sup_x ‖U(x) − U^π(x)‖, or infinity and why."""
+        return certify(self.mrp, self.coefficients, self.operator, self.sketch)
+
+    def plot(self, truth: "GroundTruth | None" = None, states: "list[int] | None" = None) -> "Figure":
+        """The cumulative distribution of each state's return, next to the truth if it is given."""
+        from bellsketch.tabular.plotting import plot_distributions
+
+        return plot_distributions(self.distributions, None if truth is None else truth.distribution, states)
+
+
+def solve(
+    mrp: MRP,
+    *,
+    features: str | FeatureMap = "sigmoid",
+    num_features: int = 50,
+    slope_factor: float = 1.0,
+    return_range: ReturnRange | tuple[float, float] | None = None,
+    intercept: Intercept = "free",
+    ridge: float = 1e-9,
+    tolerance: float | None = None,
+    method: Method = "solve",
+    iterations: int = 200,
+    decode: Decoding = "fine",
+    seed: int = 0,
+    progress: bool = False,
+) -> Solution:
+    """Sketch-DP on a model, with the paper's heuristics for everything that is not said.
+
+    Args:
+      mrp: the model.
+      features: a feature map, or the name of a family to spread over the return range.
+      num_features: m, if ``features`` is a name.
+      slope_factor: multiplies the family's default slope, if ``features`` is a name.
+      return_range: the interval of returns, default: the extremes of Monte Carlo returns drawn with ``seed``.
+      intercept: ``free``, or the paper's forms ``penalised`` and ``none``.
+      ridge: the regression's penalty.
+      tolerance: raise if the regression's largest error exceeds this.
+      method: ``solve`` finds the fixed point as a linear system, ``iterate`` repeats the backup from φ(0).
+      iterations: how often, if iterating.
+      decode: ``fine``, or the paper's jittered ``anchors``.
+      seed: for the return range and the jitter.
+      progress: show a bar while iterating.
+    """
+    if method not in get_args(Method):
+        raise InputError(f"method={method!r}: choose one of {', '.join(get_args(Method))}")
+    if decode not in get_args(Decoding):
+        raise InputError(f"decode={decode!r}: choose one of {', '.join(get_args(Decoding))}")
+    key_range, key_jitter, key_run = jax.random.split(jax.random.key(seed), 3)
+    if return_range is None:
+        return_range = estimate_return_range(key_range, mrp)
+    elif not isinstance(return_range, ReturnRange):
+        return_range = ReturnRange(*return_range)
+    if isinstance(features, str):
+        features = make_features(features, return_range, num_features, slope_factor=slope_factor)
+    coefficients = fit_coefficients(
+        features,
+        return_range.grid(),
+        mrp.rewards,
+        (mrp.discount, 0.0),
+        ridge=ridge,
+        intercept=intercept,
+        tolerance=tolerance,
+    )
+    _warn_if_homogeneous(mrp, intercept)
+    operator = sketch_operator(mrp, coefficients)
+    if decode == "fine":
+        decoder = fine_decoder(coefficients, return_range)
+    else:
+        decoder = anchor_decoder(features, return_range, key_jitter)
+    if method == "solve":
+        sketch = operator.fixed_point()
+    else:
+        algorithm = SketchDP(features, operator.on_device(), decoder)
+        sketch = run(key_run, algorithm, iterations, progress=progress).state
+    return Solution(mrp, features, return_range, coefficients, operator, decoder, sketch, method, ridge)
+
+
+def _warn_if_homogeneous(mrp: MRP, intercept: Intercept) -> None:
+    if intercept == "free":
+        return
+    # Search backwards from the states that may terminate.
+    ending = np.flatnonzero(mrp.terminations > 0)
+    backwards = mrp.transitions.T.tocsr()
+    reached = set(ending.tolist())
+    for x in ending:
+        reached.update(breadth_first_order(backwards, x, return_predecessors=False).tolist())
+    if stuck := sorted(set(range(mrp.num_states)) - reached):
+        warnings.warn(
+            f"intercept={intercept!r} on a model that never terminates from state {stuck[0]}: without a free intercept the"
+            " fixed-point equation is (nearly) homogeneous, sketch mass lost in each backup never returns, and the"
+            " answer drifts towards zero. Use intercept='free'",
+            BellsketchWarning,
+            stacklevel=3,
+        )
