@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(stderr=True)
     with warnings.catch_warnings():
         warnings.simplefilter("always", BellsketchWarning)
-        warnings.showwarning = lambda message, category, *_: console.print(f"[yellow]warning:[/] {escape(str(message))}")
+        warnings.showwarning = lambda message, category, *_: console.print(
+            f"[yellow]warning:[/] {escape(str(message))}"
+        )
         try:
             command()
         except BellsketchError as error:

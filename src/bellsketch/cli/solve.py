@@ -4,12 +4,13 @@ import dataclasses
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import tyro
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +23,6 @@ from bellsketch.tabular.solve import Decoding, Method, Solution, solve
 
 LEVELS = (0.05, 0.5, 0.95)
 BLOCKS = " ▁▂▃▄▅▆▇█"
-PICTURE_WIDTH = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Solve:
     Example: bellsketch solve random_chain --truth --plot chain.png
     """
 
-    environment: tyro.conf.Positional[str]
+    environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENVIRONMENT")]
     """One of the paper's environments, such as random_chain or tree_gaussian."""
     features: str = "sigmoid"
     """Feature family."""
@@ -123,20 +123,22 @@ class Solve:
     def _show(self, solution: Solution, errors: Errors | None) -> None:
         console = Console()
         distributions = solution.distributions
-        table = Table(title=f"{self.environment}, {self.num_features} {self.features} features, γ = {self.discount}")
+        title = f"{self.environment}, {self.num_features} {self.features} features, γ = {self.discount}"
+        table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        picture_width = max(10, min(console.width, 110) - (46 if errors is None else 64))
         quantiles = distributions.quantile(np.array(LEVELS))
         low, high = float(quantiles[:, 0].min()), float(quantiles[:, -1].max())
         pad = 0.15 * (high - low) or max(0.1 * abs(low), 0.5)
         low, high = low - pad, high + pad
         for name in ("state", "mean", *(f"{level:.0%}" for level in LEVELS)):
-            table.add_column(name, justify="right")
-        table.add_column(f"return from {low:.2f} to {high:.2f}", no_wrap=True)
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(f"from {low:.2f} to {high:.2f}", no_wrap=True)
         if errors is not None:
-            table.add_column("‖U−U^π‖²", justify="right")
-            table.add_column("Cramér", justify="right")
+            table.add_column("‖ΔU‖²", justify="right", no_wrap=True)
+            table.add_column("Cramér", justify="right", no_wrap=True)
         for x in range(solution.mrp.num_states):
-            cells = [str(x), f"{solution.mean[x]:.4g}", *(f"{q:.4g}" for q in quantiles[x])]
-            cells.append(text_histogram(distributions[x], low, high))
+            cells = [str(x), f"{solution.mean[x]:.3f}", *(f"{q:.3f}" for q in quantiles[x])]
+            cells.append(text_histogram(distributions[x], low, high, picture_width))
             if errors is not None:
                 cells += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[x]:.1e}"]
             table.add_row(*cells)
@@ -147,16 +149,16 @@ class Solve:
             f" {solution.coefficients.operator_norm:.3f}, spectral radius {solution.operator.spectral_radius():.3f}"
         )
         if math.isfinite(certificate.bound):
-            console.print(f"certified: every sketch is within {certificate.bound:.1e} of the true embedding ({certificate.method})")
+            console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
         else:
             console.print(f"no certificate: {certificate.reason}")
         if self.plot is not None:
             console.print(f"figure: {self.plot}")
 
 
-def text_histogram(distribution: AtomicDistribution, low: float, high: float) -> str:
+def text_histogram(distribution: AtomicDistribution, low: float, high: float, width: int) -> str:
     """The distribution as a line of block characters from low to high."""
-    edges = np.linspace(low, high, PICTURE_WIDTH + 1)
+    edges = np.linspace(low, high, width + 1)
     mass, _ = np.histogram(distribution.locations, bins=edges, weights=distribution.probabilities)
     # The square root keeps small masses visible beside large ones.
     heights = np.sqrt(mass / max(mass.max(), 1e-12)) * (len(BLOCKS) - 1)

@@ -3,18 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
+from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, MissingRewardError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.pytree import pytree, static
-from bellsketch.core.regression import FitReport, Function, Intercept, Regression
+from bellsketch.core.regression import FitReport, Function, Regression
 from bellsketch.core.rewards import Reward, as_reward
-
-Array = jax.Array | np.ndarray
 
 
 @pytree
@@ -34,7 +32,7 @@ class BellmanCoefficients:
     discounts: tuple[float, ...] = static()
     reports: tuple[tuple[FitReport | None, ...], ...] = static()
     """The regression's error report for each reward and discount; None at discount 0, which is exact."""
-    intercept: Intercept = static()
+    intercept: str = static()
 
     def index(self, reward: Any, discount: float) -> tuple[int, int]:
         """Where a reward and a discount stand; raises if there are no coefficients for them."""
@@ -82,7 +80,7 @@ def fit_coefficients(
     discounts: Iterable[float],
     *,
     ridge: float = 1e-9,
-    intercept: Intercept = "free",
+    intercept: str = "free",
     tolerance: float | None = None,
 ) -> BellmanCoefficients:
     """Fit Bellman coefficients for all rewards × discounts by regression under μ, in float64.

@@ -5,7 +5,6 @@ JAX (so they work under jit and vmap).
 """
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -13,18 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from bellsketch.core.arrays import Array, as_floats, namespace
 from bellsketch.core.errors import InputError
 from bellsketch.core.pytree import freeze, pytree
 
-Array = jax.Array | np.ndarray
-
 MASS_TOLERANCE = 1e-6
 """How far from 1 the probabilities of an atomic distribution may sum; float32 sums of many atoms need this much."""
-
-
-def namespace(*arrays: Any) -> ModuleType:
-    """``jax.numpy`` if any argument is a JAX array, else ``numpy``."""
-    return jnp if any(isinstance(a, jax.Array) for a in arrays) else np
 
 
 @pytree
@@ -36,9 +29,11 @@ class AtomicDistribution:
 
     def __post_init__(self) -> None:
         xp = namespace(self.locations, self.probabilities)
-        z, p = (xp.asarray(x, dtype=None if xp is jnp else np.float64) for x in (self.locations, self.probabilities))
-        if z.shape[-1:] != p.shape[-1:]:
-            raise InputError(f"{z.shape[-1:]} locations but {p.shape[-1:]} probabilities: give one of each per atom")
+        z, p = as_floats(xp, self.locations), as_floats(xp, self.probabilities)
+        if z.shape[-1:] != p.shape[-1:] or z.ndim == 0:
+            raise InputError(
+                f"locations of shape {z.shape}, probabilities of shape {p.shape}: give one of each for every atom"
+            )
         z, p = xp.broadcast_arrays(z, p)
         freeze(self, locations=z, probabilities=p)
         if xp is np:
@@ -80,7 +75,7 @@ class AtomicDistribution:
     def cdf(self, x: Any) -> Float[Array, "..."]:
         """P(Z ≤ x), with the shape of the batch followed by that of x."""
         xp = namespace(self.locations, x)
-        points = xp.asarray(x, dtype=self.locations.dtype)
+        points = as_floats(xp, x)
         z = self.locations.reshape(self.locations.shape[:-1] + (1,) * points.ndim + self.locations.shape[-1:])
         p = self.probabilities.reshape(z.shape)
         return xp.sum(xp.where(z <= points[..., None], p, 0), axis=-1)
@@ -88,14 +83,15 @@ class AtomicDistribution:
     def quantile(self, level: Any) -> Float[Array, "..."]:
         """The smallest atom z with P(Z ≤ z) ≥ level, with the shape of the batch followed by that of level."""
         xp = namespace(self.locations, level)
-        levels = xp.asarray(level, dtype=self.locations.dtype)
+        levels = as_floats(xp, level)
         _check_levels("level", levels, closed=True)
         order = self.sorted()
         cumulative = xp.cumsum(order.probabilities, axis=-1)
         # A level that equals an atom's exact cumulative probability must find that atom in spite of rounding, and
         # neither level 0 nor level 1 may find an atom without mass.
         info = xp.finfo(cumulative.dtype)
-        target = xp.clip(levels.reshape(-1) - 8 * info.eps, info.tiny, cumulative[..., -1:])
+        slack = info.eps * (max(8, cumulative.shape[-1]) if xp is np else 8)  # NumPy adds one by one, JAX in a tree
+        target = xp.clip(levels.reshape(-1) - slack, info.tiny, cumulative[..., -1:])
         index = xp.sum(cumulative[..., None, :] < target[..., :, None], axis=-1)
         found = xp.take_along_axis(order.locations, index, axis=-1)
         return found.reshape(self.locations.shape[:-1] + levels.shape)
@@ -134,7 +130,7 @@ class AtomicDistribution:
 def dirac(location: Any) -> AtomicDistribution:
     """δ at each location, one distribution per entry."""
     xp = namespace(location)
-    points = xp.asarray(location, dtype=None if xp is jnp else np.float64)[..., None]
+    points = as_floats(xp, location)[..., None]
     return AtomicDistribution(points, xp.ones_like(points))
 
 
@@ -151,6 +147,6 @@ def _check_atoms(z: np.ndarray, p: np.ndarray) -> None:
 def _check_levels(name: str, levels: Any, *, closed: bool) -> None:
     if isinstance(levels, jax.core.Tracer):
         return
-    values: Bool[np.ndarray, "..."] = np.asarray(levels)
+    values: Bool[np.ndarray, ...] = np.asarray(levels)
     if np.any(~(values <= 1)) or np.any(values < 0) or (not closed and np.any(values <= 0)):
         raise InputError(f"{name}={levels}: must lie in {'[' if closed else '('}0, 1]")

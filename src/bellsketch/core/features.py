@@ -5,25 +5,27 @@ A new family is one small class: say what its fields are, evaluate it with ``jax
 """
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from bellsketch.core.arrays import Array, as_floats
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.pytree import freeze, pytree, static
 from bellsketch.core.ranges import ANCHOR_MARGIN, ReturnRange
 
-Array = jax.Array | np.ndarray
+Family = TypeVar("Family", bound="TranslationFamily")  # beartype checks methods one by one and cannot resolve Self
 
 
 @jax.jit
-def _evaluate_jitted(features: "FeatureMap", returns: jax.Array) -> jax.Array:
-    return features.evaluate(returns)
+def _evaluate_jitted(features: "FeatureMap", returns: Any) -> jax.Array:
+    return features.evaluate(jnp.asarray(returns))
 
 
 class FeatureMap(ABC):
@@ -52,10 +54,11 @@ class FeatureMap(ABC):
     def __call__(self, returns: Any) -> Any:
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self))
         if traced or isinstance(returns, jax.Array):
-            return self.evaluate(jnp.asarray(returns))
-        with jax.enable_x64(True):
-            return np.asarray(_evaluate_jitted(self, np.asarray(returns, dtype=np.float64)))
-
+            return self.evaluate(as_floats(jnp, returns))
+        # A copy, because JAX remembers arrays that were constants of a jitted function by identity, and in float32.
+        fresh = jax.tree.map(np.array, self)
+        with jax.ensure_compile_time_eval(), jax.enable_x64(True):  # a constant, also while something else is traced
+            return np.asarray(_evaluate_jitted(fresh, np.asarray(returns, dtype=np.float64)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -93,8 +96,13 @@ class TranslationFamily(FeatureMap):
 
     @classmethod
     def from_range(
-        cls, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0, margin: float = ANCHOR_MARGIN
-    ) -> Self:
+        cls: type[Family],
+        return_range: ReturnRange,
+        num_features: int,
+        *,
+        slope_factor: float = 1.0,
+        margin: float = ANCHOR_MARGIN,
+    ) -> Family:
         # Ten features that overlap by half are to cover the range: 0.5 × 10 w/s = L, so s = 5w/L.
         _positive_count(num_features)
         slope = slope_factor * 5 * cls.width / return_range.width
@@ -185,7 +193,7 @@ class Morlet(TranslationFamily):
 
 @pytree
 class Indicator(FeatureMap):
-    """φ_i(z) = 1{z_1 ≤ z < z_{i+1}}, the last one closed on the right: the features of Prop. 4, m+1 edges for m features."""
+    """φ_i(z) = 1{z_1 ≤ z < z_{i+1}}, the last one closed on the right: Prop. 4, with m+1 edges for m features."""
 
     edges: Float[Array, " edges"]
 
@@ -206,7 +214,7 @@ class Indicator(FeatureMap):
         return (below & (z >= self.edges[0])).astype(returns.dtype)
 
     @classmethod
-    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> Self:
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Indicator":
         _positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + 1))
 
@@ -240,7 +248,7 @@ class Bins(FeatureMap):
     @classmethod
     def from_range(
         cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN, overlap: int = 1
-    ) -> Self:
+    ) -> "Bins":
         _positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + overlap), overlap)
 
@@ -275,7 +283,7 @@ class Fourier(FeatureMap):
         return jnp.where((index % 2 == 1) | (index == 0), jnp.cos(angle), jnp.sin(angle))
 
     @classmethod
-    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> Self:
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Fourier":
         wide = return_range.expand(margin)
         return cls(wide.low, wide.high, num_features)
 
@@ -304,7 +312,7 @@ class Polynomial(FeatureMap):
         return jnp.cumprod(factors, axis=-1)
 
     @classmethod
-    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> Self:
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Polynomial":
         """Raw powers of the return, as in the paper: the range is not used."""
         return cls(num_features)
 
@@ -345,18 +353,15 @@ FAMILIES: dict[str, Callable[..., FeatureMap]] = {
 """Constructors from a return range by the paper's heuristics (App. "Choices of feature function"), by name."""
 
 
-def make_features(
-    name: str, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0
-) -> FeatureMap:
+def make_features(name: str, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0) -> FeatureMap:
     """The family of that name, spread over a return range; ``slope_factor`` multiplies its default slope."""
     if name not in FAMILIES:
         raise UnknownNameError("feature family", name, FAMILIES)
     if slope_factor == 1.0:
         return FAMILIES[name](return_range, num_features)
-    try:
-        return FAMILIES[name](return_range, num_features, slope_factor=slope_factor)
-    except TypeError:
-        raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1") from None
+    if "slope_factor" not in inspect.signature(FAMILIES[name]).parameters:
+        raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1")
+    return FAMILIES[name](return_range, num_features, slope_factor=slope_factor)
 
 
 def _positive_count(num_features: int) -> None:
@@ -373,7 +378,7 @@ def _increasing(name: str, values: Any, *, at_least: int) -> np.ndarray:
     if (bad := np.flatnonzero(np.diff(array) <= 0)).size:
         i = int(bad[0])
         raise InputError(
-            f"{name} must be sorted without duplicates, but entry {i} is {array[i]} and entry {i + 1} is {array[i + 1]}:"
-            f" pass np.unique({name})"
+            f"{name} must be sorted without duplicates, but entry {i} is {array[i]} and entry {i + 1} is"
+            f" {array[i + 1]}: pass np.unique({name})"
         )
     return array

@@ -14,15 +14,14 @@ import piqp
 import scipy.sparse as sp
 from jaxtyping import Float
 
+from bellsketch.core.arrays import Array
 from bellsketch.core.coefficients import BellmanCoefficients
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import DivergenceError, InputError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.projections import check_support
-from bellsketch.core.pytree import pytree
+from bellsketch.core.pytree import freeze, pytree
 from bellsketch.core.ranges import ANCHOR_MARGIN, GRID_MARGIN, ReturnRange
-
-Array = jax.Array | np.ndarray
 
 TIE_BREAK = 1e-6
 """μ on a coarse support, where what the support cannot show outweighs what the sketch does not know."""
@@ -44,7 +43,7 @@ class Decoder:
     """μ."""
 
     def __post_init__(self) -> None:
-        check_support(self.support)
+        freeze(self, support=np.asarray(check_support(self.support), dtype=np.float64))
         if not self.tie_break >= 0:
             raise InputError(f"tie_break={self.tie_break}: must not be negative")
 
@@ -57,7 +56,7 @@ class Decoder:
         rows = targets.reshape(-1, m)
         if (bad := np.flatnonzero(~np.isfinite(rows).all(axis=1))).size:
             raise InputError(f"sketch {bad[0]} of {len(rows)} is not finite: it cannot come from a distribution")
-        design = self.features(np.asarray(self.support))
+        design = self.features(self.support)
         scale = max(float(np.abs(design).max()), 1e-300)  # so that the tie-break means the same for every family
         weights = _solve_simplex(design / scale, rows / scale, float(self.tie_break))
         weights = weights.reshape(*targets.shape[:-1], -1)
@@ -107,7 +106,7 @@ def _solve_simplex(design: np.ndarray, targets: np.ndarray, tie_break: float) ->
         status, x = solve
         if status not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED) or not np.all(np.isfinite(x)):
             raise DivergenceError(
-                f"the quadratic program of sketch {i} could not be solved ({status}): raise tie_break, now {tie_break:g}"
+                f"the quadratic program of sketch {i} could not be solved ({status}): raise tie_break={tie_break:g}"
             )
         weights[i] = np.maximum(x[:n], 0.0)
     return weights / weights.sum(axis=1, keepdims=True)

@@ -5,13 +5,12 @@ Both arguments may be batches; leading axes broadcast. NumPy in, NumPy out; JAX 
 
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from bellsketch.core.distributions import AtomicDistribution, namespace
-
-Array = jax.Array | np.ndarray
+from bellsketch.core.arrays import Array, namespace
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import InputError
 
 
 def _cdf_steps(p: AtomicDistribution, q: AtomicDistribution) -> tuple[Any, Any]:
@@ -38,7 +37,9 @@ def cramer(p: AtomicDistribution, q: AtomicDistribution) -> Float[Array, "..."]:
 
 
 def wasserstein(p: AtomicDistribution, q: AtomicDistribution, order: float = 1) -> Float[Array, "..."]:
-    """W_p, the p-Wasserstein distance: the L^p distance of the quantile functions."""
+    """W_p, the p-Wasserstein distance for p ≥ 1: the L^p distance of the quantile functions."""
+    if not 1 <= order < np.inf:
+        raise InputError(f"order={order}: the order of a Wasserstein distance must be finite and at least 1")
     if order == 1:
         difference, gaps = _cdf_steps(p, q)
         return (abs(difference) * gaps).sum(axis=-1)

@@ -9,10 +9,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from bellsketch.core.distributions import AtomicDistribution, namespace
+from bellsketch.core.arrays import Array, namespace
+from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
-
-Array = jax.Array | np.ndarray
 
 
 def categorical_projection(distribution: AtomicDistribution, support: Float[Array, " n"]) -> AtomicDistribution:
@@ -22,7 +21,7 @@ def categorical_projection(distribution: AtomicDistribution, support: Float[Arra
     ends. The mean is preserved where no mass is beyond the ends.
     """
     xp = namespace(distribution.locations, support)
-    support = check_support(support)
+    support = xp.asarray(check_support(support))
     z = xp.clip(distribution.locations, support[0], support[-1])
     probabilities = _share_mass(xp, z, distribution.probabilities, support)
     return AtomicDistribution(xp.broadcast_to(support, probabilities.shape), probabilities)
@@ -63,6 +62,8 @@ def check_support(support: Any) -> Any:
     """Raise unless ``support`` is a sorted vector without duplicates (checked only for concrete values)."""
     if isinstance(support, jax.core.Tracer):
         return support
+    if not isinstance(support, jax.Array):
+        support = np.asarray(support, dtype=np.float64)
     if support.ndim != 1 or support.shape[0] < 1:
         raise InputError(f"support: expected a vector of atoms, got shape {support.shape}")
     if not np.all(np.diff(np.asarray(support)) > 0):

@@ -1,6 +1,8 @@
 """Frozen dataclasses that JAX can look inside."""
 
 import dataclasses
+import typing
+from collections.abc import Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -21,6 +23,8 @@ def pytree(cls: type[T]) -> type[T]:
     ``__init__``, so that ``__post_init__`` validates what users pass and nothing else.
     """
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    if hasattr(cls, "__post_init__"):  # which takes lists as well as arrays, and says what is wrong in words
+        typing.no_type_check(cls.__init__)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     data = tuple(f.name for f in fields if not f.metadata.get("static"))
     meta = tuple(f.name for f in fields if f.metadata.get("static"))
@@ -32,7 +36,7 @@ def pytree(cls: type[T]) -> type[T]:
         leaves, aux = flatten(node)
         return tuple((jax.tree_util.GetAttrKey(n), leaf) for n, leaf in zip(data, leaves, strict=True)), aux
 
-    def unflatten(aux: tuple[Any, ...], leaves: tuple[Any, ...]) -> T:
+    def unflatten(aux: tuple[Any, ...], leaves: Iterable[Any]) -> T:
         node: T = object.__new__(cls)
         for name, value in zip(data + meta, (*leaves, *aux), strict=True):
             object.__setattr__(node, name, value)

@@ -3,17 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
+from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.pytree import pytree, static
-from bellsketch.core.regression import FitReport, Intercept, Regression
-
-Array = jax.Array | np.ndarray
+from bellsketch.core.regression import FitReport, Regression
 
 
 @pytree
@@ -35,7 +33,7 @@ def fit_readout(
     mu: AtomicDistribution,
     *,
     ridge: float = 1e-9,
-    intercept: Intercept = "free",
+    intercept: str = "free",
     tolerance: float | None = None,
 ) -> Readout:
     """Fit f(g) ≈ ⟨β, φ(g)⟩ + b under μ. ``f`` maps an array of returns to an array of the same shape.

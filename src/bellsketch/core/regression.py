@@ -63,9 +63,7 @@ class Regression:
     authors' code) or ``none`` (as in the paper's text).
     """
 
-    def __init__(
-        self, features: FeatureMap, mu: AtomicDistribution, *, ridge: float = 1e-9, intercept: Intercept = "free"
-    ):
+    def __init__(self, features: FeatureMap, mu: AtomicDistribution, *, ridge: float = 1e-9, intercept: str = "free"):
         if not (ridge >= 0 and np.isfinite(ridge)):
             raise InputError(f"ridge={ridge}: must be a finite number ≥ 0")
         if intercept not in get_args(Intercept):
@@ -74,16 +72,22 @@ class Regression:
             raise InputError(
                 f"mu: a regression grid needs at least 2 different points, got {np.unique(mu.locations).size}"
             )
-        self.features, self.mu, self.ridge, self.intercept = features, mu, ridge, intercept
+        weights = np.asarray(mu.probabilities, dtype=np.float64)
+        self.mu = AtomicDistribution(np.asarray(mu.locations, dtype=np.float64), weights / weights.sum())
+        self.features, self.ridge, self.intercept = features, ridge, intercept
         self._mean, covariance = self._moments()
-        # Forming the covariance loses about eps·trace of it; a direction of variance v passes that on to fitted
-        # values as eps·trace·√v/(v + ridge), at worst eps·trace/(2√ridge).
-        loss = np.finfo(np.float64).eps * np.trace(covariance)
+        if not np.all(np.isfinite(covariance)):
+            raise InputError("features: not finite, or too large to square, on the regression grid; use fewer powers")
+        # Forming the covariance loses about eps·trace of the second moments it is the rest of; a direction of variance
+        # v passes that on to fitted values as eps·trace·√v/(v + ridge), at worst eps·trace/(2√ridge).
+        loss = np.finfo(np.float64).eps * (np.trace(covariance) + self._mean @ self._mean)
         if ridge > 0 and loss / (2 * np.sqrt(ridge)) <= NORMAL_EQUATIONS_TOLERANCE:
             self._factors: _Factors = _NormalEquations(covariance, ridge)
         else:
-            design = np.concatenate([phi * np.sqrt(w)[:, None] for _, w, phi in self._blocks(centred=True)])
-            self._factors = _SingularValues(design, ridge)
+            phi = np.concatenate([phi for *_, phi in self._blocks()])
+            redundant = (np.ptp(phi, axis=0) == 0) & (intercept == "free")
+            design = (phi - self._mean) * np.sqrt(self.mu.probabilities)[:, None] * ~redundant
+            self._factors = _SingularValues(design, ridge, rank=int(np.sum(~redundant)))
 
     def fit(self, *targets: Function, tolerance: float | None = None) -> list[LinearFit]:
         """Fit each target function of the return. Raise if any misses ``tolerance`` (largest absolute error)."""
@@ -96,12 +100,11 @@ class Regression:
             else:  # the mean is zero without an intercept
                 offset = (mean - matrix @ self._mean) * (self.intercept == "free")
             fits.append(LinearFit(matrix, offset, self._report(target, matrix, offset)))
-        worst = max((fit.report.max_error for fit in fits), default=0.0)
+        worst = float(np.max([fit.report.max_error for fit in fits], initial=0.0))
         if tolerance is not None and not worst <= tolerance:
             raise ToleranceError(
-                f"largest regression error {worst:.3g} exceeds tolerance={tolerance:g} by a factor of"
-                f" {worst / tolerance:.3g}: use more features, a smaller slope, a smaller ridge (now {self.ridge:g})"
-                " or a narrower regression grid"
+                f"largest regression error {worst:.3g} exceeds tolerance={tolerance:g} by {worst - tolerance:.3g}: use"
+                f" more features, a smaller slope, a smaller ridge (now {self.ridge:g}) or a narrower regression grid"
             )
         return fits
 
@@ -132,27 +135,32 @@ class Regression:
         """For each target: its projection onto the factorised design, and its mean."""
         crosses: list[Any] = [0.0] * len(targets)
         means: list[Any] = [0.0] * len(targets)
+        origins: list[Any] = [0.0] * len(targets)
         row = 0
         for points, weights, phi in self._blocks(centred=True):
             basis = self._factors.basis(phi, weights, row)
-            row += len(points)
             for i, target in enumerate(targets):
                 values = target(points)
+                if row == 0 and self.intercept == "free":
+                    origins[i] = values[0]  # far from it, rounding in the features' mean would be magnified
+                values = values - origins[i]
                 means[i] = means[i] + weights @ values
                 crosses[i] = crosses[i] + values.T @ basis
-        return crosses, means
+            row += len(points)
+        return crosses, [mean + origin for mean, origin in zip(means, origins, strict=True)]
 
     def _report(self, target: Function, matrix: np.ndarray, offset: np.ndarray) -> FitReport:
         stride = -(-self.mu.locations.size // REPORT_POINTS)
         checked = self.mu.locations[::stride]
-        largest, largest_norm = 0.0, 0.0
+        largest, largest_norm = [], []
         for start in range(0, checked.size, BLOCK):
             points = checked[start : start + BLOCK]
             error = target(points) - (self.features(points) @ matrix.T + offset)
-            largest = max(largest, float(np.abs(error).max()))
-            largest_norm = max(largest_norm, float(np.linalg.norm(error, axis=1).max()))
+            largest.append(np.abs(error).max())
+            largest_norm.append(np.linalg.norm(error, axis=1).max())
+        worst, worst_norm = float(np.max(largest)), float(np.max(largest_norm))  # Python's max would hide a NaN
         return FitReport(
-            largest, largest_norm, self._factors.rank, self._factors.condition, checked.size, self._factors.name
+            worst, worst_norm, self._factors.rank, self._factors.condition, checked.size, self._factors.name
         )
 
 
@@ -200,18 +208,17 @@ class _SingularValues(_Factors):
 
     name = "SVD"
 
-    def __init__(self, design: np.ndarray, ridge: float):
-        constant = np.ptp(design, axis=0) == 0
+    def __init__(self, design: np.ndarray, ridge: float, rank: int):
         self._left, s, self._right = scipy.linalg.svd(design, full_matrices=False)
         cutoff = float(np.finfo(np.float64).eps * max(design.shape))
         keep = s > cutoff * s.max(initial=0.0)
-        self._describe(s**2, ridge, rounding=cutoff**2)
         # A constant column next to a free intercept explains nothing and is left out; any other loss is the user's.
-        if ridge == 0 and (rank := int(keep.sum())) < (wanted := int(np.sum(~constant))):
+        if ridge == 0 and (found := int(keep.sum())) < rank:
             raise InputError(
-                f"the design matrix has rank {rank} but {wanted} features: without ridge the coefficients are not"
+                f"the design matrix has rank {found} but {rank} features: without ridge the coefficients are not"
                 " unique. Pass ridge=1e-9, use fewer or sharper features, or a grid that covers all of them"
             )
+        self._describe(s[keep | (ridge > 0)] ** 2, ridge, rounding=cutoff**2)
         self._scales = np.where(keep, s / np.where(keep, s**2 + ridge, 1.0), 0.0)
 
     def basis(self, phi: np.ndarray, weights: np.ndarray, row: int) -> np.ndarray:

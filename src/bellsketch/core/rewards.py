@@ -11,14 +11,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special, stats
 
-from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.distributions import MASS_TOLERANCE, AtomicDistribution
 from bellsketch.core.errors import InputError
 
 TAIL = 1e-15  # mass beyond which a distribution's tail is invisible in float64
 GAUSS_HERMITE_NODES = 64
 _LEGENDRE_NODES = 16
-_QUANTILE_BREAKS = np.array([TAIL, 1e-10, 1e-6, 1e-3, 0.02, 0.1, 0.3, 0.5])
-_NORMAL_SCORES = np.linspace(-8.0, 8.0, 4097)  # Φ(±8) is TAIL away from 0 and 1
+_LEGENDRE_PANELS = np.linspace(-8.0, 8.0, 17)  # Φ(±8) is TAIL away from 0 and 1
+_NORMAL_SCORES = np.linspace(-8.0, 8.0, 4097)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +74,7 @@ class Reward:
 
         Tabulating against normal scores is exact for Gaussian rewards and resolves the tails of all others.
         """
-        upper = _NORMAL_SCORES > 0
-        quantiles = np.where(
-            upper, self.frozen.isf(special.ndtr(-_NORMAL_SCORES)), self.frozen.ppf(special.ndtr(_NORMAL_SCORES))
-        )
-        return _NORMAL_SCORES, quantiles
+        return _NORMAL_SCORES, _at_scores(self.frozen, _NORMAL_SCORES)
 
 
 def as_reward(value: Any) -> Reward:
@@ -86,8 +82,13 @@ def as_reward(value: Any) -> Reward:
     if isinstance(value, Reward):
         return value
     if isinstance(value, AtomicDistribution):
+        if value.locations.ndim != 1:
+            raise InputError(f"reward of shape {value.locations.shape[:-1]}: expected one distribution, not a batch")
         return _finite(value.locations, value.probabilities)
     if isinstance(value, stats.distributions.rv_frozen):
+        middle = value.ppf(0.5)
+        if np.ndim(middle) > 0 or not np.isfinite(middle):
+            raise InputError(f"reward {value.dist.name}(…): its median is {middle}, check the parameters")
         return _discrete(value) if hasattr(value, "pmf") else _continuous(value)
     try:
         number = float(value)
@@ -97,13 +98,16 @@ def as_reward(value: Any) -> Reward:
         ) from None
     if not np.isfinite(number):
         raise InputError(f"reward {number}: rewards must be finite")
-    return Reward(f"{number + 0.0:g}", (number + 0.0,), (1.0,))  # + 0.0 turns −0.0 into 0.0
+    number += 0.0  # turns −0.0 into 0.0
+    return Reward(repr(number).removesuffix(".0"), (number,), (1.0,))  # in full: what differs must look different
 
 
 def _finite(atoms: Any, weights: Any) -> Reward:
     values, index = np.unique(np.asarray(atoms, dtype=np.float64) + 0.0, return_inverse=True)
     mass = np.bincount(index, weights=np.asarray(weights, dtype=np.float64))
     values, mass = values[mass > 0], mass[mass > 0]
+    if values.size == 1:
+        return as_reward(values[0])
     name = "{" + ", ".join(f"{v:g}: {p:g}" for v, p in zip(values[:4], mass[:4], strict=True))
     return Reward(name + (", …}" if values.size > 4 else "}"), tuple(values.tolist()), tuple(mass.tolist()))
 
@@ -114,6 +118,11 @@ def _discrete(frozen: Any) -> Reward:
     high = high if np.isfinite(high) else frozen.isf(TAIL)
     atoms = np.arange(low, high + 1)
     mass = frozen.pmf(atoms)
+    if not abs(mass.sum() - 1) <= MASS_TOLERANCE:
+        raise InputError(
+            f"reward {frozen.dist.name}: only {mass.sum():.3g} of its mass lies on {low:g}, {low + 1:g}, … {high:g};"
+            " pass an AtomicDistribution with its values and probabilities"
+        )
     return _finite(atoms, mass / mass.sum())
 
 
@@ -124,18 +133,21 @@ def _continuous(frozen: Any) -> Reward:
         nodes = frozen.mean() + frozen.std() * nodes
         parameters = [f"{frozen.mean():.17g}", f"{frozen.std():.17g}"]
     else:
-        nodes, weights = _panel_rule(frozen)
+        nodes, weights = _score_rule(frozen)
     weights = weights / weights.sum()
     return Reward(
         f"{frozen.dist.name}({', '.join(parameters)})", tuple(nodes.tolist()), tuple(weights.tolist()), frozen
     )
 
 
-def _panel_rule(frozen: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss–Legendre panels between quantiles, dense where the mass is and reaching far into the tails."""
-    breaks = np.concatenate([frozen.ppf(_QUANTILE_BREAKS), frozen.isf(_QUANTILE_BREAKS[-2::-1])])
-    breaks = np.unique(breaks[np.isfinite(breaks)])
+def _score_rule(frozen: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss–Legendre panels over normal scores: deep into the tails, and without the density, which may be singular."""
     x, w = np.polynomial.legendre.leggauss(_LEGENDRE_NODES)
-    half = np.diff(breaks)[:, None] / 2
-    nodes = (breaks[:-1, None] + half * (1 + x)).ravel()
-    return nodes, (half * w).ravel() * frozen.pdf(nodes)
+    half = np.diff(_LEGENDRE_PANELS)[:, None] / 2
+    scores = (_LEGENDRE_PANELS[:-1, None] + half * (1 + x)).ravel()
+    return _at_scores(frozen, scores), (half * w).ravel() * np.exp(-(scores**2) / 2)
+
+
+def _at_scores(frozen: Any, scores: np.ndarray) -> np.ndarray:
+    """F⁻¹(Φ(z)), the quantiles at standard normal scores z: distributed like the reward for standard normal z."""
+    return np.where(scores > 0, frozen.isf(special.ndtr(-scores)), frozen.ppf(special.ndtr(scores)))

@@ -17,7 +17,6 @@ from bellsketch.core.imputation import Decoder
 from bellsketch.core.metrics import cramer, squared_embedding_error
 from bellsketch.core.projections import categorical_projection
 from bellsketch.core.ranges import ReturnRange
-from bellsketch.core.regression import Intercept
 from bellsketch.tabular.algorithm import run
 from bellsketch.tabular.certificate import Certificate, certify
 from bellsketch.tabular.environments import make
@@ -68,10 +67,14 @@ class WalkThrough:
         centre = rows.mean(axis=0)
         _, s, components = np.linalg.svd(rows - centre, full_matrices=False)
         plane = components[:2].T
-        return (self.path - centre) @ plane, (self.true_embedding - centre) @ plane, float((s[:2] ** 2).sum() / (s**2).sum())
+        return (
+            (self.path - centre) @ plane,
+            (self.true_embedding - centre) @ plane,
+            float((s[:2] ** 2).sum() / (s**2).sum()),
+        )
 
 
-def walk_through(key: jax.Array, name: str, *, intercept: Intercept = "free", ridge: float = 1e-9) -> WalkThrough:
+def walk_through(key: jax.Array, name: str, *, intercept: str = "free", ridge: float = 1e-9) -> WalkThrough:
     """Run the walk-through with ``fourier`` or ``sigmoid`` features."""
     mrp = make("loopy_fork")
     anchors = FEATURE_RANGE.points(NUM_FEATURES)
@@ -109,7 +112,7 @@ def plot_walk_through(runs: list[WalkThrough]) -> Figure:
     figure = plt.figure(figsize=(15, 3.9 * len(runs)), layout="constrained")
     rows = np.atleast_1d(np.array(figure.subfigures(len(runs), 1)))
     for row, run_ in zip(rows, runs, strict=True):
-        row.suptitle(f"{run_.name}, m = {NUM_FEATURES}", fontsize=11, fontweight="bold")
+        row.suptitle(f"{run_.name.capitalize()} features, m = {NUM_FEATURES}", fontsize=11, fontweight="bold")
         left, middle, right = row.subfigures(1, 3, width_ratios=[0.8, 1.05, 2.2])
         a, b = left.subplots(2, 1, height_ratios=[1.15, 1])
         _plot_model(a)
@@ -124,14 +127,14 @@ def _letter(axis: Axes, letter: str, title: str) -> None:
 
 
 def _plot_model(axis: Axes) -> None:
-    places = {1: (0.0, 0.0), 2: (1.15, 0.0), 3: (2.3, 0.62), 4: (2.3, -0.62)}
+    places: dict[int, tuple[float, float]] = {1: (0.0, 0.0), 2: (1.15, 0.0), 3: (2.3, 0.62), 4: (2.3, -0.62)}
     edges = {(1, 2): "", (2, 3): "1/3", (2, 4): "2/3", (3, 1): "", (4, 1): ""}
     bends = {(3, 1): 0.38, (4, 1): -0.38}
-    for (x, y), label in edges.items():
+    for (start, end), label in edges.items():
         arrow = FancyArrowPatch(
-            places[x],
-            places[y],
-            connectionstyle=f"arc3,rad={bends.get((x, y), 0.0)}",
+            places[start],
+            places[end],
+            connectionstyle=f"arc3,rad={bends.get((start, end), 0.0)}",
             arrowstyle="-|>",
             mutation_scale=11,
             shrinkA=11,
@@ -140,7 +143,7 @@ def _plot_model(axis: Axes) -> None:
         )
         axis.add_patch(arrow)
         if label:
-            (x0, y0), (x1, y1) = places[x], places[y]
+            (x0, y0), (x1, y1) = places[start], places[end]
             axis.text((x0 + x1) / 2, (y0 + y1) / 2 + 0.16 * np.sign(y1), label, fontsize=8, ha="center", va="center")
     for state, (x, y) in places.items():
         axis.plot(x, y, "o", markersize=19, color=STATE_COLOURS[state - 1])
@@ -168,30 +171,37 @@ def _plot_paths(axis: Axes, run_: WalkThrough) -> None:
         axis.plot(*path[:, state].T, "-", color=colour, linewidth=0.8, alpha=0.6)
         axis.plot(*path[:, state].T, ".", color=colour, markersize=3.5)
         axis.plot(*truth[state], "x", color=colour, markersize=11, markeredgewidth=2.5)
-        axis.annotate(str(state + 1), truth[state], xytext=(8, 4), textcoords="offset points", color=colour, fontsize=10)
+        axis.annotate(
+            str(state + 1), truth[state], xytext=(8, 4), textcoords="offset points", color=colour, fontsize=10
+        )
     axis.plot(*path[0, 0], "o", color="0.5", markersize=8, zorder=5)
     axis.set(xlabel="first principal component", ylabel="second")
-    _letter(axis, "C", f"embeddings from φ(0) (grey) to the truth (×); {explained:.1%} of variance")
+    axis.text(0.98, 0.02, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", fontsize=9)
+    _letter(axis, "C", "embeddings, from φ(0) (grey) to the truth (×)")
 
 
 def _plot_decoded(axes: np.ndarray, run_: WalkThrough) -> None:
     support = np.asarray(run_.decoder.support)
     projected = categorical_projection(run_.truth.distribution, support)
     bins = np.linspace(-4.5, 4.5, 91)
+    scale = (support[1] - support[0]) / (bins[1] - bins[0])  # so that the histogram lies under the stems
     shades = plt.colormaps["viridis_r"](np.linspace(0.05, 1.0, len(SHOWN_ITERATIONS)))
     imputed = {k: run_.decoder(run_.path[k]) for k in SHOWN_ITERATIONS}
     for state, (top, bottom) in enumerate(axes.T):
         true = run_.truth.distribution[state]
-        top.hist(true.locations, bins=bins, weights=true.probabilities, color=STATE_COLOURS[state], alpha=0.35)
+        weights = true.probabilities * scale
+        top.hist(true.locations, bins=bins, weights=weights, color=STATE_COLOURS[state], alpha=0.35)
         _stems(top, projected[state], STATE_COLOURS[state])
         _stems(bottom, projected[state], "0.6")
         for k, shade in zip(SHOWN_ITERATIONS, shades, strict=True):
             bottom.plot(support, imputed[k].probabilities[state], color=shade, linewidth=1.3, label=f"{k}")
-        top.set_title(f"state {state + 1}", fontsize=9, color=STATE_COLOURS[state])
+        top.text(0.03, 0.9, f"state {state + 1}", transform=top.transAxes, fontsize=9, color=STATE_COLOURS[state])
         bottom.set_xlabel("return")
-    _letter(axes[0, 0], "D", "truth, projected (stems)")
-    _letter(axes[1, 0], "E", "decoded from sketches")
-    axes[1, -1].legend(title="iteration", fontsize=7, title_fontsize=7, frameon=False, loc="upper left")
+    _letter(axes[0, 0], "D", "the truth, and projected (stems)")
+    _letter(axes[1, 0], "E", "decoded from the sketch")
+    axes[1, -1].legend(
+        title="iteration", fontsize=7, title_fontsize=7, frameon=False, loc="upper left", labelspacing=0.25
+    )
 
 
 def _stems(axis: Axes, distribution: AtomicDistribution, colour: str) -> None:

@@ -15,11 +15,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import DivergenceError, InputError
 from bellsketch.core.pytree import pytree
-
-Array = jax.Array | np.ndarray
 
 MAX_SEGMENTS = 50
 """A run is cut into at most this many jitted scans; between them progress is shown and divergence looked for."""
@@ -68,6 +67,7 @@ def run(
     num_steps: int,
     *,
     state: Any = None,
+    start: int = 0,
     vary: tuple[str, ...] = (),
     record_every: int | None = None,
     progress: bool = False,
@@ -79,6 +79,7 @@ def run(
       algorithm: what to iterate.
       num_steps: how often.
       state: where to start, default ``algorithm.init(key)``.
+      start: the number of steps already taken to reach ``state``; a run cut in two draws the same random numbers.
       vary: names of fields of the algorithm that carry an extra leading axis. The run is vmapped over it, outside the
         axis of seeds: ``replace(td, step_size=Constant(rates)), vary=("step_size",)`` compares step sizes in one scan.
       record_every: keep the state after every so many steps.
@@ -98,15 +99,15 @@ def run(
         if state is None:
             state = mapped(_init)(key, algorithm)
         changes, history, steps = [], [], []
-        for start in range(0, num_steps, segment):
-            count = min(segment, num_steps - start)
-            state, change = mapped(_scan, count)(key, algorithm, state, start)
+        for done in range(0, num_steps, segment):
+            count = min(segment, num_steps - done)
+            state, change = mapped(_scan, count)(key, algorithm, state, start + done)
             changes.append(np.asarray(change))
-            _check_finite(changes[-1], start)
+            _check_finite(changes[-1], start + done)
             if record_every is not None:
                 history.append(jax.tree.map(np.asarray, state))
-                steps.append(start + count)
-            bar.update(task, completed=start + count)
+                steps.append(start + done + count)
+            bar.update(task, completed=done + count)
         state = jax.tree.map(np.asarray, state)
     return Run(
         state,
@@ -150,8 +151,7 @@ def _call(
     if seeds:
         inner = jax.vmap(inner, in_axes=(0, None, *state_axes))
     if vary:
-        axes = jax.tree.map(lambda _: None, algorithm)
-        axes = dataclasses.replace(axes, **{name: 0 for name in vary})
+        axes = jax.tree_util.tree_map_with_path(lambda path, _: 0 if path[0].name in vary else None, algorithm)
         inner = jax.vmap(inner, in_axes=(None, axes, *state_axes))
     return inner(key, algorithm, *rest)
 

@@ -62,7 +62,11 @@ def certify(
     if not np.isfinite(bounds[method]):
         reason = (
             f"the operator norm {rho:.4g} is not below 1, so backups may amplify errors, and"
-            + (" the fixed point is not unique" if "resolvent" in bounds else f" {operator.num_unknowns} unknowns are many")
+            + (
+                " the fixed point is not unique"
+                if "resolvent" in bounds
+                else f" {operator.num_unknowns} unknowns are many"
+            )
             + ": try intercept='free', more features, a larger ridge or sigmoid features"
         )
     return Certificate(bounds[method], rho, "L2", float(epsilon.max()), float(residual.max()), method, reason)
@@ -71,8 +75,8 @@ def certify(
 def one_step_errors(mrp: MRP, coefficients: BellmanCoefficients) -> Float[np.ndarray, " s"]:
     """ε_B of Prop. 1 by state: the largest ‖E[φ(R + γg)] − (A φ(g) + c)‖₂ over returns g that can happen.
 
-    An outcome that terminates has no error; the others count with their probability. The maximum is taken on a grid over
-    the returns that any state can have.
+    An outcome that terminates has no error; the others count with their probability. The maximum is taken on a grid
+    over the returns that any state can have.
     """
     least, greatest = mrp.return_bounds
     returns = np.linspace(least.min(), greatest.max(), RANGE_POINTS)

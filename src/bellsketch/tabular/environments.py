@@ -57,7 +57,9 @@ _FIXED = {
     # Rowland et al. (2023), Example 6.5; transition probabilities inferred from its figure (docs/decisions.md).
     "rowland23": _graph(2, {0: {0: 0.6, 1: 0.4}, 1: {0: 0.8, 1: 0.2}}, {0: 2.0, 1: -1.0}),
     # Sutton & Barto (2018), Example 6.4: A → B → terminal, with reward 1 three times out of four.
-    "sutton_barto18": _graph(2, {0: [1], 1: [None]}, {1: AtomicDistribution(np.array([0.0, 1.0]), np.array([0.25, 0.75]))}),
+    "sutton_barto18": _graph(
+        2, {0: [1], 1: [None]}, {1: AtomicDistribution(np.array([0.0, 1.0]), np.array([0.25, 0.75]))}
+    ),
 }
 
 NAMES = tuple(sorted([*_WITH_GAUSSIAN, *(f"{name}_gaussian" for name in _WITH_GAUSSIAN), *_FIXED]))

@@ -56,7 +56,9 @@ def ground_truth(mrp: MRP) -> GroundTruth:
     return GroundTruth(grid, grid, "grid")
 
 
-def monte_carlo(key: jax.Array, mrp: MRP, num_rollouts: int = PAPER_ROLLOUTS, horizon: int | None = None) -> GroundTruth:
+def monte_carlo(
+    key: jax.Array, mrp: MRP, num_rollouts: int = PAPER_ROLLOUTS, horizon: int | None = None
+) -> GroundTruth:
     """The paper's ground truth: the empirical distribution of first-visit Monte Carlo returns."""
     returns = sample_returns(key, mrp, num_rollouts, horizon)
     empirical = AtomicDistribution(np.sort(returns, axis=1), np.full(returns.shape, 1 / num_rollouts))

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from bellsketch.core.arrays import Array
 from bellsketch.core.errors import InputError
 from bellsketch.core.pytree import pytree
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.tabular.mrp import MRP
-
-Array = jax.Array | np.ndarray
 
 PAPER_HORIZONS = {"finite": 110, "continuous": 200}  # App. "Tabular environments", for a discount of 0.9
 PAPER_ROLLOUTS = 100_000
@@ -86,8 +85,8 @@ def sample_returns(
 ) -> Float[np.ndarray, "s n"]:
     """First-visit Monte Carlo returns: ``num_rollouts`` independent returns from each state.
 
-    As in the paper, each state starts its own rollouts, so that its first visit is at the start. The default horizon is
-    the paper's (110 steps for finite and 200 for continuous rewards at discount 0.9), stretched to the model's discount.
+    As in the paper, each state starts its own rollouts, so that its first visit is at the start. The default horizon
+    is the paper's (110 steps for finite and 200 for continuous rewards at discount 0.9), adapted to the discount.
     """
     if num_rollouts < 1:
         raise InputError(f"num_rollouts={num_rollouts}: must be at least 1")
@@ -105,7 +104,7 @@ def default_horizon(mrp: MRP) -> int:
 
 
 @functools.partial(jax.jit, static_argnames="horizon")
-def _rollouts(key: jax.Array, sampler: TransitionSampler, start: Any, discount: float, horizon: int) -> jax.Array:
+def _rollouts(key: jax.Array, sampler: TransitionSampler, start: Any, discount: Any, horizon: int) -> jax.Array:
     def step(carry: Any, key: jax.Array) -> tuple[Any, None]:
         state, weight, total = carry
         _, reward, successor = sampler(key, state)

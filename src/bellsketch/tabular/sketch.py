@@ -1,6 +1,7 @@
 """Sketch-DP and Sketch-TD: distributional dynamic programming and TD learning that never leave sketch space."""
 
-from typing import Any, Literal
+import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,21 +12,22 @@ from jax.experimental import sparse as jsp
 from jaxtyping import Float, Int
 from scipy.sparse.linalg import LinearOperator, eigs, gmres
 
+from bellsketch.core.arrays import Array, namespace
 from bellsketch.core.coefficients import BellmanCoefficients
-from bellsketch.core.distributions import AtomicDistribution, namespace
+from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import DivergenceError, InputError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import Decoder
-from bellsketch.core.pytree import freeze, pytree, static
+from bellsketch.core.pytree import pytree, static
 from bellsketch.tabular.algorithm import Algorithm, Info
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.sampling import TransitionSampler, transition_sampler
 from bellsketch.tabular.schedules import as_schedule
 
-Array = jax.Array | np.ndarray
-
 DENSE_UNKNOWNS = 5_000
 """Linear systems with at most this many unknowns (states × features) are solved by dense LU, larger ones by GMRES."""
+DENSE_EIGENVALUES = 1_000
+"""Spectral radii of at most this many unknowns are found from all eigenvalues, larger ones by Arnoldi's method."""
 DENSE_MIXING = 4_000_000
 """Mixing matrices with at most this many entries are kept dense on the device."""
 
@@ -90,7 +92,7 @@ class SketchOperator:
 
     def spectral_radius(self) -> float:
         """Of the linear part: below 1, iterating converges."""
-        if self.num_unknowns <= 1_000:
+        if self.num_unknowns <= DENSE_EIGENVALUES:
             return float(np.abs(scipy.linalg.eigvals(self.dense())).max())
         return float(np.abs(eigs(self._as_linear_operator(), k=1, return_eigenvectors=False, tol=1e-6)).max())
 
@@ -103,7 +105,9 @@ class SketchOperator:
         system = LinearOperator((size, size), matvec=lambda u: u - self._flat_linear(u), dtype=np.float64)
         solution, flag = gmres(system, self.offset.ravel(), rtol=1e-12, atol=0.0, restart=50, maxiter=200)
         if flag:
-            raise DivergenceError("GMRES did not reach a residual of 1e-12: pass method='iterate', or a smaller discount")
+            raise DivergenceError(
+                "GMRES did not reach a residual of 1e-12: pass method='iterate', or a smaller discount"
+            )
         return solution.reshape(self.offset.shape)
 
     def _flat_linear(self, u: np.ndarray) -> np.ndarray:
@@ -136,7 +140,7 @@ def sketch_operator(mrp: MRP, coefficients: BellmanCoefficients) -> SketchOperat
     reward_of, state_of = codes // mrp.num_states, codes % mrp.num_states
     mixing = sp.csr_array((o.probability[go], (pair, o.successor[go])), shape=(codes.size, mrp.num_states))
     bounds = np.searchsorted(reward_of, np.arange(len(mrp.rewards) + 1))
-    groups = tuple((r, int(a), int(b)) for r, (a, b) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)) if a < b)
+    groups = tuple((r, int(a), int(b)) for r, (a, b) in enumerate(itertools.pairwise(bounds)) if a < b)
 
     order = np.argsort(state_of, kind="stable")
     column = np.arange(codes.size) - np.searchsorted(state_of[order], state_of[order])
@@ -179,7 +183,7 @@ class TDState:
     """What Sketch-TD carries along."""
 
     sketch: Float[Array, "s m"]
-    count: Int[Array, "s"]
+    count: Int[Array, " s"]
     """How often each state has been updated."""
     position: Int[Array, ""]
     """Where the trajectory is (not used by synchronous updates)."""
@@ -244,7 +248,7 @@ def sketch_td(
     decoder: Decoder,
     step_size: Any,
     *,
-    mode: Literal["synchronous", "trajectory"] = "synchronous",
+    mode: str = "synchronous",
 ) -> SketchTD:
     """Sketch-TD on transitions drawn from a model.
 

@@ -18,7 +18,6 @@ from bellsketch.core.features import FeatureMap, make_features
 from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import Readout, fit_readout
-from bellsketch.core.regression import Intercept
 from bellsketch.tabular.algorithm import run
 from bellsketch.tabular.certificate import Certificate, certify
 from bellsketch.tabular.mrp import MRP
@@ -34,7 +33,7 @@ Method = Literal["solve", "iterate"]
 Decoding = Literal["fine", "anchors"]
 
 READOUT_TOLERANCE = 1e-2
-"""A readout is trusted if it fits f to this share of f's spread; otherwise E[f] is read off the decoded distribution."""
+"""A readout that fits f to this share of its spread is trusted; otherwise E[f] is taken from decoded distributions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Solution:
     decoder: Decoder
     sketch: Float[np.ndarray, "s m"]
     """U."""
-    method: Method
+    method: str
     ridge: float
 
     @functools.cached_property
@@ -72,9 +71,7 @@ class Solution:
         """Linear coefficients that estimate E[f(G)] from the sketch, with their error report."""
         return fit_readout(self.features, f, self.return_range.grid(), ridge=self.ridge)
 
-    def expectation(
-        self, f: Callable[[np.ndarray], Any], via: Literal["auto", "readout", "decode"] = "auto"
-    ) -> Float[np.ndarray, " s"]:
+    def expectation(self, f: Callable[[np.ndarray], Any], via: str = "auto") -> Float[np.ndarray, " s"]:
         """E[f(G)] of each state, for a function f of arrays.
 
         A smooth f is read off the sketch directly (``readout``); a jump, such as ``lambda g: g < 0``, is not in the
@@ -109,12 +106,12 @@ def solve(
     num_features: int = 50,
     slope_factor: float = 1.0,
     return_range: ReturnRange | tuple[float, float] | None = None,
-    intercept: Intercept = "free",
+    intercept: str = "free",
     ridge: float = 1e-9,
     tolerance: float | None = None,
-    method: Method = "solve",
+    method: str = "solve",
     iterations: int = 200,
-    decode: Decoding = "fine",
+    decode: str = "fine",
     seed: int = 0,
     progress: bool = False,
 ) -> Solution:
@@ -169,7 +166,7 @@ def solve(
     return Solution(mrp, features, return_range, coefficients, operator, decoder, sketch, method, ridge)
 
 
-def _warn_if_homogeneous(mrp: MRP, intercept: Intercept) -> None:
+def _warn_if_homogeneous(mrp: MRP, intercept: str) -> None:
     if intercept == "free":
         return
     # Search backwards from the states that may terminate.
@@ -180,9 +177,9 @@ def _warn_if_homogeneous(mrp: MRP, intercept: Intercept) -> None:
         reached.update(breadth_first_order(backwards, x, return_predecessors=False).tolist())
     if stuck := sorted(set(range(mrp.num_states)) - reached):
         warnings.warn(
-            f"intercept={intercept!r} on a model that never terminates from state {stuck[0]}: without a free intercept the"
-            " fixed-point equation is (nearly) homogeneous, sketch mass lost in each backup never returns, and the"
-            " answer drifts towards zero. Use intercept='free'",
+            f"intercept={intercept!r} on a model that never terminates from state {stuck[0]}: without a free intercept"
+            " the fixed-point equation is (nearly) homogeneous: sketch mass that a backup loses never returns, and the"
+            " answer is wrong at any number of iterations. Use intercept='free'",
             BellsketchWarning,
             stacklevel=3,
         )

@@ -1,0 +1,100 @@
+import json
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+import bellsketch as bs
+from bellsketch.cli import main
+
+KEYS = {
+    "environment", "features", "num_features", "intercept", "method", "mean", "max_regression_error", "operator_norm",
+    "spectral_radius",
+}  # fmt: skip
+TRUTH_KEYS = {"embedding_sq_error", "cramer", "cramer_projection"}
+
+
+def solve_json(capsys, *arguments):
+    assert main(["solve", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_of_a_solution(capsys):
+    record = solve_json(capsys, "random_chain", "--num-features", "30")
+    assert set(record) >= KEYS
+    assert not TRUTH_KEYS & set(record)
+    np.testing.assert_allclose(record["mean"], bs.environments.make("random_chain").value, atol=1e-3)
+    assert set(record["certificate"]) >= {"bound", "rho", "norm", "epsilon", "reason"}
+
+
+def test_json_with_truth_in_both_decodings(capsys):
+    fine = solve_json(capsys, "tree", "--truth")
+    anchors = solve_json(capsys, "tree", "--truth", "--decode", "anchors", "--num-features", "20")
+    assert set(fine) >= KEYS | TRUTH_KEYS
+    assert fine["embedding_sq_error"] <= 1e-8
+    assert 1 <= anchors["cramer"] / anchors["cramer_projection"] <= 1.05
+
+
+def test_the_papers_form_on_the_cycle_warns(capsys):
+    arguments = ("cycle", "--intercept", "none", "--method", "iterate", "--iterations", "200", "--truth", "--json")
+    assert main(["solve", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["embedding_sq_error"] > 1
+    assert "warning:" in err
+    assert "homogeneous" in err
+
+
+def test_options_reach_the_solver(capsys):
+    record = solve_json(
+        capsys, "rowland23", "--features", "erf", "--num-features", "25", "--slope-factor", "0.5", "--ridge", "1e-6",
+        "--discount", "0.5", "--intercept", "penalised", "--method", "iterate", "--iterations", "50",
+    )  # fmt: skip
+    expected = bs.environments.make("rowland23", 0.5).value
+    np.testing.assert_allclose(record["mean"], expected, atol=0.05)
+    assert record["features"] == "erf"
+    assert record["discount"] == 0.5
+
+
+def test_table_and_picture(capsys, tmp_path):
+    picture = tmp_path / "deep" / "tree.png"
+    assert main(["solve", "tree", "--truth", "--plot", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "certified" in out
+    assert "█" in out
+    assert "2.250" in out
+    assert matplotlib.image.imread(picture).std() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["solve", "randm_chain"], "Did you mean 'random_chain'"),
+        (["solve", "tree", "--features", "sigmod"], "Did you mean 'sigmoid'"),
+        (["solve", "tree", "--discount", "1"], "discount=1"),
+        (["solve", "tree", "--num-features", "0"], "num_features=0"),
+    ],
+)
+def test_errors_are_one_line_on_stderr(capsys, arguments, message):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_unknown_options_suggest_the_nearest(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["solve", "tree", "--num-feature", "3"])
+    assert stop.value.code == 2
+    assert "--num-features" in capsys.readouterr().err
+
+
+def test_demo(capsys, tmp_path):
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert "certified bound" in capsys.readouterr().out
+    assert matplotlib.image.imread(tmp_path / "walk_through.png").shape[0] > 500
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"bellsketch {bs.__version__}"
