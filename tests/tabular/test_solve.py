@@ -104,7 +104,7 @@ def test_bad_arguments(arguments, message):
 
 
 def test_a_tolerance_that_is_missed():
-    with pytest.raises(bs.ToleranceError, match=r"exceeds tolerance=1e-08 by a factor of .*more features"):
+    with pytest.raises(bs.ToleranceError, match=r"exceeds tolerance=1e-08 by .*more features"):
         bs.solve(model("tree"), tolerance=1e-8)
 
 

@@ -25,9 +25,7 @@ class Demo:
     def __call__(self) -> None:
         start = time.perf_counter()
         console = Console()
-        console.print(
-            "Sketch-DP on the loopy fork: 13 features, 200 iterations of U ← E[A_R U(X') + c_R] from U = φ(0).\n"
-        )
+        console.print("Sketch-DP on the loopy fork: 13 features, 200 backups U ← E[A_R U(X') + c_R].\n", markup=False)
         runs = [walk_through(jax.random.key(0), name) for name in ("fourier", "sigmoid")]
         table = Table("", *(run.name for run in runs))
         rows = {

@@ -123,6 +123,9 @@ def fit_coefficients(
 def expected_features(features: FeatureMap, reward: Reward, discount: float) -> Function:
     """g ↦ E[φ(R + γg)], the target of the regression."""
 
+    if reward.is_deterministic:
+        return lambda returns: features(reward.atoms[0] + discount * returns)
+
     def target(returns: np.ndarray) -> np.ndarray:
         total = np.zeros((len(returns), features.num_features))
         for atom, weight in zip(reward.atoms, reward.weights, strict=True):

@@ -1,0 +1,45 @@
+# `make demo` and `make test` work in a fresh clone with Python 3.11+; a second run does not reinstall.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test test-all lint format bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/bellsketch demo --out runs/demo
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+test-all: lint
+	$(BIN)/python -m pytest -n 2 -m ""
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/core.py
+
+clean:
+	rm -rf $(VENV) runs build dist
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "bellsketch needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --editable . --constraint constraints.txt
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed requirements-dev.txt
+	$(PIP) install --quiet --requirement requirements-dev.txt --constraint constraints.txt
+	touch $@
