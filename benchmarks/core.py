@@ -97,7 +97,7 @@ def iteration() -> dict[str, float]:
     start = np.tile(solution.features(0.0), (mrp.num_states, 1))
 
     @jax.jit
-    def jitted(operator: bs.SketchOperator, sketch: jax.Array) -> jax.Array:
+    def jitted(operator: bs.AffineOperator, sketch: jax.Array) -> jax.Array:
         return jax.lax.fori_loop(0, 200, lambda _, u: operator(u), sketch)
 
     dense = operator.mixing.toarray()

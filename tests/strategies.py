@@ -10,7 +10,7 @@ QUANTA = 64
 
 @st.composite
 def distributions(draw: st.DrawFn, max_atoms: int = 6) -> AtomicDistribution:
-    """Unsorted atoms, some in the same place, some without mass; masses are multiples of 1/QUANTA, so sums are exact."""
+    """Unsorted atoms, some in the same place, some without mass; masses in steps of 1/QUANTA, so sums are exact."""
     num = draw(st.integers(1, max_atoms))
     location = st.one_of(st.integers(-3, 3), st.floats(-10, 10, width=32))
     locations = draw(st.lists(location, min_size=num, max_size=num))

@@ -42,8 +42,9 @@ from bellsketch.tabular.certificate import Certificate
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
 from bellsketch.tabular.mdp import MDP
 from bellsketch.tabular.mrp import MRP
+from bellsketch.tabular.operator import AffineOperator
 from bellsketch.tabular.sampling import estimate_return_range, sample_returns
-from bellsketch.tabular.sketch import SketchDP, SketchOperator, SketchTD, sketch_dp, sketch_operator, sketch_td
+from bellsketch.tabular.sketch import SketchDP, SketchTD, sketch_dp, sketch_operator, sketch_td
 from bellsketch.tabular.solve import Solution, solve
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ __all__ = [
     "FAMILIES",
     "MDP",
     "MRP",
+    "AffineOperator",
     "Algorithm",
     "AtomicDistribution",
     "BellmanCoefficients",
@@ -83,7 +85,6 @@ __all__ = [
     "Run",
     "Sigmoid",
     "SketchDP",
-    "SketchOperator",
     "SketchTD",
     "Solution",
     "Tanh",

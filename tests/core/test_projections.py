@@ -1,6 +1,6 @@
 """Projections against the optimisation problems they solve in closed form."""
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ def test_categorical_projection_is_the_l2_projection(seed):
 def test_categorical_projection_averages_the_cdf_over_each_cell(distribution):
     """The closed form of the same problem: F_q on [s_j, s_{j+1}) is the mean of F there."""
     cumulative = np.cumsum(categorical_projection(distribution, SUPPORT).probabilities)
-    for j, (a, b) in enumerate(zip(SUPPORT[:-1], SUPPORT[1:], strict=True)):
+    for j, (a, b) in enumerate(pairwise(SUPPORT)):
         mean_cdf = distribution.expectation(lambda z, a=a, b=b: b - np.clip(z, a, b)) / (b - a)
         assert cumulative[j] == pytest.approx(mean_cdf, abs=1e-12)
     assert cumulative[-1] == pytest.approx(1)

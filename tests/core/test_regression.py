@@ -147,7 +147,7 @@ def test_a_constant_feature_beside_a_free_intercept_is_left_out(features, mu):
     ],
 )
 def test_without_ridge_the_coefficients_must_be_unique(features, intercept):
-    with pytest.raises(InputError, match=rf"rank \d+ but \d+ features.*Pass ridge=1e-9"):
+    with pytest.raises(InputError, match=r"rank \d+ but \d+ features.*Pass ridge=1e-9"):
         Regression(features, UNIFORM, ridge=0, intercept=intercept)
     Regression(features, UNIFORM, ridge=1e-9, intercept=intercept).fit(smooth)
 

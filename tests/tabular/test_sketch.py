@@ -72,9 +72,9 @@ def test_large_models_use_sparse_products_and_krylov_methods(monkeypatch):
     coefficients, decoder = setup(mrp)
     small = bs.sketch_operator(mrp, coefficients)
     exact, radius = small.fixed_point(), small.spectral_radius()
-    monkeypatch.setattr("bellsketch.tabular.sketch.DENSE_UNKNOWNS", 10)
-    monkeypatch.setattr("bellsketch.tabular.sketch.DENSE_EIGENVALUES", 10)
-    monkeypatch.setattr("bellsketch.tabular.sketch.DENSE_MIXING", 10)
+    monkeypatch.setattr("bellsketch.tabular.operator.DENSE_UNKNOWNS", 10)
+    monkeypatch.setattr("bellsketch.tabular.operator.DENSE_EIGENVALUES", 10)
+    monkeypatch.setattr("bellsketch.tabular.operator.DENSE_MIXING", 10)
     np.testing.assert_allclose(small.fixed_point(), exact, atol=1e-9)
     assert abs(small.spectral_radius() - radius) < 1e-4
     iterated = bs.run(jax.random.key(0), bs.sketch_dp(mrp, coefficients, decoder), 500).state
@@ -97,7 +97,7 @@ def test_td_updates_are_their_definition():
     matrix, offset = coefficients.at(0.0, 0.9)
     expected = np.tile(0.75 * start + 0.25 * (matrix @ start + offset), (5, 1))
     expected[4] = 0.75 * start + 0.25 * coefficients.features(1.0)
-    np.testing.assert_allclose(state.sketch, expected, atol=1e-12)
+    np.testing.assert_allclose(state.values, expected, atol=1e-12)
     assert state.count.tolist() == [1] * 5
 
 
@@ -106,7 +106,7 @@ def test_td_mean_update_is_the_dp_operator():
     coefficients, decoder = setup(mrp)
     td = bs.sketch_td(mrp, coefficients, decoder, 1.0)
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = bs.run(keys, td, 1).state.sketch
+    drawn = bs.run(keys, td, 1).state.values
     start = np.tile(coefficients.features(0.0), (2, 1))
     expected = bs.sketch_operator(mrp, coefficients)(start)
     error = np.abs(drawn.mean(axis=0) - expected)
@@ -121,7 +121,7 @@ def test_td_converges_to_dp(name, mode):
     td = bs.sketch_td(mrp, coefficients, decoder, bs.schedules.Decay(1.0, 0.9, 10.0), mode=mode)
     state = bs.run(jax.random.key(0), td, 20_000 if mode == "synchronous" else 100_000).state
     exact = bs.sketch_operator(mrp, coefficients).fixed_point()
-    assert bs.squared_embedding_error(state.sketch, exact).max() < 5e-3
+    assert bs.squared_embedding_error(state.values, exact).max() < 5e-3
     if mode == "trajectory":
         assert state.count.sum() == 100_000
 
@@ -134,8 +134,8 @@ class TestRun:
 
     def test_seeds_side_by_side_equal_seeds_one_by_one_and_differ(self):
         keys = jax.random.split(jax.random.key(3), 3)
-        together = bs.run(keys, self.td(), 40).state.sketch
-        alone = np.stack([bs.run(k, self.td(), 40).state.sketch for k in keys])
+        together = bs.run(keys, self.td(), 40).state.values
+        alone = np.stack([bs.run(k, self.td(), 40).state.values for k in keys])
         np.testing.assert_allclose(together, alone, atol=1e-12)
         assert np.abs(together[0] - together[1]).max() > 1e-3
 
@@ -143,20 +143,20 @@ class TestRun:
         keys = jax.random.split(jax.random.key(3), 2)
         rates = np.array([0.05, 0.2, 0.8])
         sweep = dataclasses.replace(self.td(), step_size=bs.schedules.Constant(rates))
-        together = bs.run(keys, sweep, 30, vary=("step_size",)).state.sketch
+        together = bs.run(keys, sweep, 30, vary=("step_size",)).state.values
         assert together.shape == (3, 2, 4, 20)
         for rate, result in zip(rates, together, strict=True):
-            np.testing.assert_allclose(result, bs.run(keys, self.td(rate), 30).state.sketch, atol=1e-12)
+            np.testing.assert_allclose(result, bs.run(keys, self.td(rate), 30).state.values, atol=1e-12)
 
     def test_jit_equals_eager_and_continues_where_it_stopped(self):
         key = jax.random.key(1)
         jitted = bs.run(key, self.td(), 6)
         with jax.disable_jit():
             eager = bs.run(key, self.td(), 6)
-        np.testing.assert_allclose(jitted.state.sketch, eager.state.sketch, atol=1e-12)
+        np.testing.assert_allclose(jitted.state.values, eager.state.values, atol=1e-12)
         half = bs.run(key, self.td(), 3)
         rest = bs.run(key, self.td(), 3, state=half.state, start=3)
-        np.testing.assert_array_equal(rest.state.sketch, jitted.state.sketch)
+        np.testing.assert_array_equal(rest.state.values, jitted.state.values)
 
     def test_history_and_changes(self):
         dp = bs.sketch_dp(self.mrp, *setup(self.mrp))
@@ -170,13 +170,13 @@ class TestRun:
         np.testing.assert_array_equal(shown.state, result.state)
 
     def test_any_function_is_a_schedule(self):
-        by_function = bs.run(jax.random.key(0), self.td(lambda k: 0.5 / (1 + k)), 20).state.sketch
-        by_class = bs.run(jax.random.key(0), self.td(bs.schedules.Decay(0.5, 1.0, 1.0)), 20).state.sketch
+        by_function = bs.run(jax.random.key(0), self.td(lambda k: 0.5 / (1 + k)), 20).state.values
+        by_class = bs.run(jax.random.key(0), self.td(bs.schedules.Decay(0.5, 1.0, 1.0)), 20).state.values
         np.testing.assert_allclose(by_function, by_class, atol=1e-12)
 
     def test_precision_is_the_librarys_business(self):
         assert not jax.config.jax_enable_x64
-        assert bs.run(jax.random.key(0), self.td(), 2).state.sketch.dtype == np.float64
+        assert bs.run(jax.random.key(0), self.td(), 2).state.values.dtype == np.float64
 
     def test_divergence_is_reported_with_its_step(self):
         grow = dataclasses.replace(self.td(), matrices=1e30 * np.ones((3, 20, 20)))
@@ -203,7 +203,7 @@ def test_the_classical_td_of_sutton_and_barto_is_a_special_case():
     span = bs.ReturnRange(0.0, 5.0)
     coefficients = bs.fit_coefficients(features, span.grid(), mrp.rewards, (0.9, 0.0), ridge=0.0)
     td = bs.sketch_td(mrp, coefficients, bs.anchor_decoder(features, span), bs.schedules.Decay(1.0, 1.0, 10.0))
-    learned = bs.run(jax.random.key(0), td, 50_000).state.sketch[:, 1]
+    learned = bs.run(jax.random.key(0), td, 50_000).state.values[:, 1]
     np.testing.assert_allclose(learned, mrp.value, atol=0.05)
     assert truth("random_chain").method == "grid"
     np.testing.assert_allclose(solution("random_chain").mean, mrp.value, atol=1e-5)

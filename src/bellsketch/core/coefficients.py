@@ -122,7 +122,6 @@ def fit_coefficients(
 
 def expected_features(features: FeatureMap, reward: Reward, discount: float) -> Function:
     """g ↦ E[φ(R + γg)], the target of the regression."""
-
     if reward.is_deterministic:
         return lambda returns: features(reward.atoms[0] + discount * returns)
 

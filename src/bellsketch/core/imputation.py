@@ -29,7 +29,10 @@ FINE_RATIO = 8
 """Atoms per feature of the fine support."""
 MAX_FINE_ATOMS = 800
 """More atoms than this cost much and show little: at the default slope a sketch resolves some 35 directions."""
-TOLERANCE = 1e-10
+TOLERANCE = 1e-14
+"""Of residuals and duality gap. An error ε of the objective is one of √(ε/μ) of p, so it has to be far below μ."""
+DENSE_TIE_BREAK = 1e-7
+"""With a smaller μ, rounding in ΦΦᵀ outweighs it and the dense program stalls."""
 
 
 @pytree
@@ -100,10 +103,9 @@ def anchor_decoder(
 def _solve_simplex(design: np.ndarray, targets: np.ndarray, tie_break: float) -> np.ndarray:
     """One quadratic program per target; ``design`` is φ(z), of shape [n, m]."""
     n, m = design.shape
-    solver = _dense_program(design, targets, tie_break) if n <= 2 * m else _sparse_program(design, targets, tie_break)
+    program = _dense_program if n <= 2 * m and tie_break >= DENSE_TIE_BREAK else _sparse_program
     weights = np.empty((len(targets), n))
-    for i, solve in enumerate(solver):
-        status, x = solve
+    for i, (status, x) in enumerate(program(design, targets, tie_break)):
         if status not in (piqp.PIQP_SOLVED, piqp.PIQP_MAX_ITER_REACHED) or not np.all(np.isfinite(x)):
             raise DivergenceError(
                 f"the quadratic program of sketch {i} could not be solved ({status}): raise tie_break={tie_break:g}"

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from bellsketch.core.coefficients import BellmanCoefficients, expected_features
 from bellsketch.tabular.mrp import MRP
-from bellsketch.tabular.sketch import SketchOperator
+from bellsketch.tabular.operator import AffineOperator
 
 RANGE_POINTS = 10_000
 RESOLVENT_UNKNOWNS = 2_000
@@ -46,7 +46,7 @@ class Certificate:
 
 
 def certify(
-    mrp: MRP, coefficients: BellmanCoefficients, operator: SketchOperator, sketch: Float[np.ndarray, "s m"]
+    mrp: MRP, coefficients: BellmanCoefficients, operator: AffineOperator, sketch: Float[np.ndarray, "s m"]
 ) -> Certificate:
     """Bound the distance of a sketch from the true mean embeddings."""
     rho = max((float(np.linalg.norm(operator.matrices[r], ord=2)) for r, _, _ in operator.groups), default=0.0)
@@ -90,7 +90,7 @@ def one_step_errors(mrp: MRP, coefficients: BellmanCoefficients) -> Float[np.nda
     return np.bincount(o.state, weights=o.probability * ~o.terminal * worst[o.reward], minlength=mrp.num_states)
 
 
-def _resolvent_norms(operator: SketchOperator) -> Float[np.ndarray, "s s"]:
+def _resolvent_norms(operator: AffineOperator) -> Float[np.ndarray, "s s"]:
     """‖[(I − M)⁻¹]_{x x'}‖₂ for all pairs of states; infinite if I − M is singular."""
     states, m = operator.offset.shape
     try:

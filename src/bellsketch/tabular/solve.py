@@ -21,8 +21,9 @@ from bellsketch.core.readout import Readout, fit_readout
 from bellsketch.tabular.algorithm import run
 from bellsketch.tabular.certificate import Certificate, certify
 from bellsketch.tabular.mrp import MRP
+from bellsketch.tabular.operator import AffineOperator
 from bellsketch.tabular.sampling import estimate_return_range
-from bellsketch.tabular.sketch import SketchDP, SketchOperator, sketch_operator
+from bellsketch.tabular.sketch import SketchDP, sketch_operator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +45,7 @@ class Solution:
     features: FeatureMap
     return_range: ReturnRange
     coefficients: BellmanCoefficients
-    operator: SketchOperator
+    operator: AffineOperator
     decoder: Decoder
     sketch: Float[np.ndarray, "s m"]
     """U."""
