@@ -12,9 +12,18 @@ from scipy import integrate, stats
 from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, MissingRewardError, ToleranceError
-from bellsketch.core.features import FAMILIES, FeatureMap, Gaussian, Indicator, Polynomial, Sigmoid, make_features
+from bellsketch.core.features import (
+    FAMILIES,
+    FeatureMap,
+    Gaussian,
+    Indicator,
+    Polynomial,
+    Sigmoid,
+    make_features,
+)
 from bellsketch.core.pytree import pytree
 from bellsketch.core.ranges import ReturnRange
+from bellsketch.core.rewards import as_reward
 
 RANGE = ReturnRange(-2, 3)
 SIX = Sigmoid.from_range(RANGE, 6, slope_factor=0.7)  # few enough to be well conditioned
@@ -59,6 +68,17 @@ def test_polynomials_are_bellman_closed(reward, discount):
     coefficients = fit_coefficients(Polynomial(5), MU, [reward], [discount], ridge=0, intercept="none")
     np.testing.assert_allclose(coefficients.matrices[0, 0], binomial, atol=1e-9)
     assert coefficients.max_error <= 1e-10
+
+
+@pytest.mark.parametrize("features", [Polynomial(5, centre=0.5, scale=3), Polynomial(8)], ids=["scaled", "raw"])
+@pytest.mark.parametrize("reward", [1.5, MIXED, stats.norm(0.2, 0.5)], ids=["number", "atoms", "normal"])
+def test_polynomials_in_any_basis_are_exact(features, reward):
+    exact = fit_coefficients(features, MU, [reward], [0.9])
+    assert exact.max_error == 0
+    atoms = as_reward(reward).distribution
+    after = [atoms.probabilities @ features(atoms.locations + 0.9 * g) for g in MU.locations]
+    fitted = features(MU.locations) @ exact.matrices[0, 0].T + exact.offsets[0, 0]
+    np.testing.assert_allclose(fitted, after, rtol=1e-11, atol=1e-11)
 
 
 def test_indicators_have_the_columns_of_proposition_4():
@@ -225,7 +245,7 @@ TABLE = fit_coefficients(SIX, MU, REWARDS, DISCOUNTS)
 
 
 @pytest.mark.parametrize("discount", DISCOUNTS)
-@pytest.mark.parametrize("reward", REWARDS, ids=str)
+@pytest.mark.parametrize("reward", REWARDS, ids=["-1", "0.5", "normal", "2"])
 def test_each_reward_gets_its_own_coefficients(reward, discount):
     matrix, offset = TABLE.at(reward, discount)
     alone = fit_coefficients(SIX, MU, [reward], [discount])

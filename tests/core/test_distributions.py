@@ -74,6 +74,11 @@ def test_quantiles_are_atoms_with_mass(distribution, level):
     assert distribution.quantile(1) == samples(distribution)[-1]
 
 
+def test_extreme_quantiles_skip_atoms_without_mass():
+    padded = AtomicDistribution([9.0, 1.0, 0.0, -5.0], [0.0, 0.5, 0.5, 0.0])
+    np.testing.assert_array_equal(padded.quantile([0.0, 1e-30, 0.5, 1.0]), [0, 0, 0, 1])
+
+
 @pytest.mark.parametrize("num", [10, 1_000, 10_000])
 def test_exact_levels_find_their_atom_in_spite_of_rounding(num):
     even = AtomicDistribution(np.arange(num) / 1.0, np.full(num, 1 / num))

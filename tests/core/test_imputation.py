@@ -110,6 +110,7 @@ def test_objective_is_no_larger_than_scipys(name, num_atoms, tie_break):
         ("tanh", 12, 10, 1e-10),
         ("gaussian", 50, 50, 1e-6),
         ("indicator", 30, 60, 1e-9),
+        ("polynomial", 4, 12, 1e-6),  # features up to 27: μ is relative to the largest
     ],
 )
 def test_optimal_by_duality(name, m, n, tie_break):

@@ -105,6 +105,13 @@ def test_atoms_without_mass_change_nothing(p, q):
 
 
 @metrics
+def test_masses_need_not_sum_to_exactly_one(metric):
+    p = AtomicDistribution([0.0, 100.0], [0.5, 0.5])
+    q = AtomicDistribution([0.0, 100.0], [0.5 * (1 + 9e-7), 0.5 * (1 + 9e-7)])
+    assert metric(p, q) <= 1e-4
+
+
+@metrics
 def test_batches_broadcast_and_numpy_agrees_with_jax(metric):
     rng = np.random.default_rng(0)
     many = AtomicDistribution(rng.normal(size=(3, 2, 5)), rng.dirichlet(np.ones(5), size=(3, 2)))

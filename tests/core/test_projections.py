@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.core.errors import InputError
-from bellsketch.core.projections import categorical_projection, check_support, quantile_projection
+from bellsketch.core.projections import categorical_projection, check_support, project_cdf, quantile_projection
 from strategies import distributions
 
 cheap = settings(max_examples=50, deadline=None)
@@ -84,6 +84,13 @@ def test_atoms_on_the_support_stay():
 def test_one_support_point_takes_everything():
     projected = categorical_projection(random_distribution(0), np.array([2.0]))
     assert projected.probabilities == pytest.approx([1])
+
+
+def test_a_continuous_cdf_is_projected_like_many_atoms():
+    truth = stats.norm(0.2, 0.8)
+    atoms = AtomicDistribution(truth.ppf((np.arange(20_000) + 0.5) / 20_000), np.full(20_000, 1 / 20_000))
+    expected = categorical_projection(atoms, SUPPORT).probabilities
+    np.testing.assert_allclose(project_cdf(truth.cdf, SUPPORT), expected, atol=2e-5)
 
 
 @cheap

@@ -69,6 +69,15 @@ def test_support_and_cdf(frozen):
 
 
 @continuous_rewards
+def test_equally_likely_atoms_are_means_of_slices(frozen):
+    atoms = as_reward(frozen).equally_likely(10)
+    np.testing.assert_array_equal(atoms.probabilities, np.full(10, 0.1))
+    means = [integrate.quad(frozen.ppf, i / 10, (i + 1) / 10, epsabs=1e-10)[0] * 10 for i in range(10)]
+    np.testing.assert_allclose(atoms.locations[1:-1], means[1:-1], atol=1e-8)
+    np.testing.assert_allclose(atoms.locations, means, atol=1e-2)  # the outermost slices may be unbounded
+
+
+@continuous_rewards
 def test_sampling_table_holds_quantiles_at_normal_scores(frozen):
     scores, values = as_reward(frozen).sampling_table()
     levels = np.array([1e-12, 1e-6, 0.01, 0.3, 0.5, 0.7, 0.99, 1 - 1e-6])
@@ -141,7 +150,7 @@ def test_a_reward_stays_itself():
         (AtomicDistribution([[0.0, 1.0]] * 2, [[0.5, 0.5]] * 2), r"\(2,\): expected one distribution, not a batch"),
         (stats.rv_discrete(values=([0, 0.25, 1], [0.5, 0.25, 0.25]))(), "only 0.75 of its mass"),
     ],
-    ids=str,
+    ids=["inf", "nan", "text", "None", "unfrozen", "scale", "location", "batch", "batch of atoms", "half-integers"],
 )
 def test_bad_rewards_are_named(value, message):
     with pytest.raises(InputError, match=message):

@@ -55,7 +55,7 @@ def test_splitting_rewards_keeps_the_model():
     np.testing.assert_allclose(split.return_variance, mrp.return_variance)
     gaussian = model("tree_gaussian")
     assert gaussian.split_rewards() is gaussian
-    quadrature = gaussian.split_rewards(quadrature=True)
+    quadrature = gaussian.split_rewards("quadrature")
     assert all(r.is_deterministic for r in quadrature.rewards)
     np.testing.assert_allclose(quadrature.return_variance, gaussian.return_variance)
 

@@ -12,7 +12,7 @@ def setup(mrp, num_features=20, **kwargs):
     """Coefficients and a decoder for the model and for its rewards split into atoms."""
     span = bs.estimate_return_range(jax.random.key(0), mrp, 1000)
     features = bs.Sigmoid.from_range(span, num_features)
-    rewards = [*mrp.rewards, *mrp.split_rewards(quadrature=True).rewards]
+    rewards = [*mrp.rewards, *mrp.split_rewards("quadrature").rewards]
     coefficients = bs.fit_coefficients(features, span.grid(), rewards, (mrp.discount, 0.0), **kwargs)
     return coefficients, bs.fine_decoder(coefficients, span)
 
@@ -23,7 +23,7 @@ def test_joint_and_conditional_independence_forms_agree(name):
     assert mrp.rewards_by_state is not None
     coefficients, _ = setup(mrp)
     independent = bs.sketch_operator(mrp, coefficients)
-    split = mrp.split_rewards(quadrature=True)
+    split = mrp.split_rewards("quadrature")
     assert split.outcomes.state.size > mrp.outcomes.state.size
     joint = bs.sketch_operator(split, coefficients)
     sketch = np.random.default_rng(0).normal(size=independent.offset.shape)

@@ -9,12 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 
 import bellsketch
+from bellsketch.cli.compare import Compare
 from bellsketch.cli.demo import Demo
 from bellsketch.cli.solve import Solve
 from bellsketch.core.errors import BellsketchError, BellsketchWarning
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo", prefix_name=False)]
+    | Annotated[Compare, tyro.conf.subcommand("compare", prefix_name=False)]
     | Annotated[Solve, tyro.conf.subcommand("solve", prefix_name=False)]
 )
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, MissingRewardError
-from bellsketch.core.features import FeatureMap
+from bellsketch.core.features import FeatureMap, Polynomial
 from bellsketch.core.pytree import pytree, static
 from bellsketch.core.regression import FitReport, Function, Regression
 from bellsketch.core.rewards import Reward, as_reward
@@ -85,6 +85,8 @@ def fit_coefficients(
 ) -> BellmanCoefficients:
     """Fit Bellman coefficients for all rewards × discounts by regression under μ, in float64.
 
+    Polynomial features need no regression: with a free intercept their coefficients are written down exactly.
+
     Args:
       features: φ.
       mu: the regression distribution over returns, for example ``ReturnRange(low, high).grid()``.
@@ -106,7 +108,10 @@ def fit_coefficients(
     offsets = np.zeros((len(rewards), len(discounts), m))
     reports: list[list[FitReport | None]] = [[None] * len(discounts) for _ in rewards]
     wanted = [(i, j) for i in range(len(rewards)) for j, discount in enumerate(discounts) if discount > 0]
-    if wanted:
+    if isinstance(features, Polynomial) and intercept == "free":
+        for i, j in wanted:
+            matrices[i, j], offsets[i, j] = _exact_coefficients(features, rewards[i], discounts[j])
+    elif wanted:
         regression = Regression(features, mu, ridge=ridge, intercept=intercept)
         targets = [expected_features(features, rewards[i], discounts[j]) for i, j in wanted]
         for (i, j), fit in zip(wanted, regression.fit(*targets, tolerance=tolerance), strict=True):
@@ -118,6 +123,20 @@ def fit_coefficients(
     return BellmanCoefficients(
         features, matrices, offsets, rewards, discounts, tuple(tuple(row) for row in reports), intercept
     )
+
+
+def _exact_coefficients(features: Polynomial, reward: Reward, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    """The coefficients of Bellman closed features: nothing to regress, and no error.
+
+    With x = (g − centre)/scale, the transformed return is γx + (R + γ·centre − centre)/scale.
+    """
+    matrix = np.zeros((features.num_features, features.num_features))
+    for atom, weight in zip(reward.atoms, reward.weights, strict=True):
+        shift = (atom + (discount - 1) * features.centre) / features.scale
+        matrix += weight * features.composition(discount, shift)
+    offset = matrix[:, 0].copy()  # of the constant feature, which is 1
+    matrix[:, 0] = 0.0
+    return matrix, offset
 
 
 def expected_features(features: FeatureMap, reward: Reward, discount: float) -> Function:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 
 from bellsketch.core.arrays import Array, as_floats
@@ -290,7 +291,10 @@ class Fourier(FeatureMap):
 
 @pytree
 class Polynomial(FeatureMap):
-    """φ_i(z) = ((z − centre)/scale)^i for i = 0 … m−1: Bellman closed, so its coefficients are exact."""
+    """φ_i(z) = ((z − centre)/scale)^i for i = 0 … m−1: the moments.
+
+    Up to a change of basis these are the only Bellman closed features: φ(r + γg) is a linear function of φ(g), exactly.
+    """
 
     num_features: int = static(default=2)
     centre: Any = 0.0
@@ -310,6 +314,11 @@ class Polynomial(FeatureMap):
         x = (returns[..., None] - self.centre) / self.scale
         factors = jnp.broadcast_to(x, (*returns.shape, self.num_features)).at[..., 0].set(1)
         return jnp.cumprod(factors, axis=-1)
+
+    def composition(self, factor: float, shift: float) -> Float[np.ndarray, "m m"]:
+        """The matrix M of φ(factor·x + shift) = M φ(x), for x in units of the scale, by the binomial theorem."""
+        i, j = np.indices((self.num_features, self.num_features))
+        return scipy.special.comb(i, j) * float(factor) ** j * float(shift) ** np.maximum(i - j, 0) * (j <= i)
 
     @classmethod
     def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Polynomial":

@@ -3,6 +3,7 @@
 NumPy in, NumPy out; JAX in, JAX out.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -46,6 +47,16 @@ def _scatter_numpy(index: np.ndarray, mass: np.ndarray, num: int) -> np.ndarray:
     offset = np.arange(rows)[:, None] * num
     flat = np.bincount((index.reshape(rows, -1) + offset).ravel(), weights=mass.ravel(), minlength=rows * num)
     return flat.reshape(*index.shape[:-1], num)
+
+
+def project_cdf(cdf: Callable[[np.ndarray], np.ndarray], support: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """The categorical projection of any distribution, from its CDF: the probabilities of the support points.
+
+    The mass that a point gets is the difference of the mean CDF over the cells on either side.
+    """
+    x, w = np.polynomial.legendre.leggauss(8)
+    cells = cdf(support[:-1, None] + np.diff(support)[:, None] * (x + 1) / 2) @ (w / 2)
+    return np.diff(cells, prepend=0.0, append=1.0)
 
 
 def quantile_projection(distribution: AtomicDistribution, num: int) -> AtomicDistribution:

@@ -15,7 +15,6 @@ from bellsketch.core.distributions import MASS_TOLERANCE, AtomicDistribution
 from bellsketch.core.errors import InputError
 
 TAIL = 1e-15  # mass beyond which a distribution's tail is invisible in float64
-GAUSS_HERMITE_NODES = 64
 _NORMAL_SCORES = np.linspace(-8.0, 8.0, 4097)  # Φ(±8) is TAIL away from 0 and 1
 QUADRATURE_SCORES = _NORMAL_SCORES[::32]
 """Nodes z of a rule for E[f(Z)], Z standard normal, with weights ∝ exp(−z²/2).
@@ -72,6 +71,12 @@ class Reward:
 
     def cdf(self, x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         return np.asarray(self.distribution.cdf(x) if self.is_finite else self.frozen.cdf(x))
+
+    def equally_likely(self, num: int = 100) -> AtomicDistribution:
+        """A continuous reward as ``num`` atoms of equal mass: the means of its equally likely slices."""
+        x, w = np.polynomial.legendre.leggauss(16)
+        levels = (np.arange(num)[:, None] + (x + 1) / 2) / num
+        return AtomicDistribution(self.frozen.ppf(levels) @ (w / 2), np.full(num, 1 / num))
 
     def sampling_table(self) -> tuple[np.ndarray, np.ndarray]:
         """(x, y) such that interpolating y at a standard normal draw gives a draw of a continuous reward.

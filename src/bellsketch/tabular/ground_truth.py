@@ -15,8 +15,8 @@ from scipy import signal, special
 
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.features import FeatureMap
-from bellsketch.core.projections import categorical_projection
-from bellsketch.core.rewards import GAUSS_HERMITE_NODES, Reward
+from bellsketch.core.projections import categorical_projection, project_cdf
+from bellsketch.core.rewards import QUADRATURE_SCORES, Reward
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.sampling import PAPER_ROLLOUTS, sample_returns
 
@@ -113,8 +113,8 @@ def _from_components(mixtures: list[_Mixture]) -> GroundTruth:
     if all(np.all(variance == 0) for _, _, variance in mixtures):
         atoms = _padded([(mean, weight) for weight, mean, _ in mixtures])
         return GroundTruth(atoms, atoms, "atoms")
-    x, w = np.polynomial.hermite_e.hermegauss(GAUSS_HERMITE_NODES)
-    w = w / w.sum()
+    x = QUADRATURE_SCORES
+    w = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
     nodes = [
         ((mean[:, None] + np.sqrt(variance)[:, None] * x).ravel(), (weight[:, None] * w).ravel())
         for weight, mean, variance in mixtures
@@ -136,7 +136,7 @@ def _discretise(mixture: _Mixture) -> tuple[np.ndarray, np.ndarray]:
     def cdf(z: np.ndarray) -> np.ndarray:
         return special.ndtr((z[..., None] - mean[spread]) / std) @ (weight[spread] / weight[spread].sum())
 
-    mass = grid_masses(cdf, grid) * weight[spread].sum()
+    mass = project_cdf(cdf, grid) * weight[spread].sum()
     return np.concatenate([grid, mean[~spread]]), np.concatenate([mass, weight[~spread]])
 
 
@@ -151,17 +151,6 @@ def _padded(rows: list[tuple[np.ndarray, np.ndarray]]) -> AtomicDistribution:
 # ---------------------------------------------------------------------------------------------------------------------
 # A fine grid, on which every backup is a mean-preserving (categorical) projection
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-def grid_masses(cdf: Callable[[np.ndarray], np.ndarray], grid: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The categorical projection of any distribution onto an even grid, from its CDF.
-
-    The mass that a point gets is the difference of the mean CDF over the cells on either side.
-    """
-    x, w = np.polynomial.legendre.leggauss(4)
-    step = grid[1] - grid[0]
-    cells = cdf(grid[:-1, None] + step * (x + 1) / 2) @ (w / 2)
-    return np.diff(cells, prepend=0.0, append=1.0)
 
 
 def _on_grid(mrp: MRP) -> AtomicDistribution:
@@ -199,7 +188,7 @@ def _grid_for(mrp: MRP) -> np.ndarray:
 def _masses_of_reward(reward: Reward, grid: np.ndarray) -> np.ndarray:
     if reward.is_finite:
         return np.asarray(categorical_projection(reward.distribution, grid).probabilities)
-    return grid_masses(reward.cdf, grid)
+    return project_cdf(reward.cdf, grid)
 
 
 def _backup_on_grid(reward: Reward, discount: float, grid: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -210,7 +199,7 @@ def _backup_on_grid(reward: Reward, discount: float, grid: np.ndarray) -> Callab
     shrink = _projected_map(grid, discount * grid)
     step = grid[1] - grid[0]
     first, last = (int(np.floor(reward.support[0] / step)) - 1, int(np.ceil(reward.support[1] / step)) + 1)
-    kernel = grid_masses(reward.cdf, step * np.arange(first, last + 1))
+    kernel = project_cdf(reward.cdf, step * np.arange(first, last + 1))
 
     def backup(masses: np.ndarray) -> np.ndarray:
         spread = signal.fftconvolve((shrink @ masses.T).T, kernel[None, :], axes=1)

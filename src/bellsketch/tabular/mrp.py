@@ -203,25 +203,31 @@ class MRP:
         first = o.reward[self._starts]
         return first if np.array_equal(o.reward, first[o.state]) else None
 
-    def split_rewards(self, *, quadrature: bool = False) -> "MRP":
+    def split_rewards(self, continuous: str = "keep") -> "MRP":
         """The same model with each finite random reward split into outcomes that pay one number each.
 
-        With ``quadrature`` continuous rewards are split too, into their quadrature nodes. That changes the model, but
-        not the expectation of any smooth function of a reward, so the expected sketch operator stays the same.
+        Continuous rewards are kept as they are, or replaced by atoms, which changes the model a little: ``quadrature``
+        nodes keep the expectation of every smooth function of a reward, so the expected sketch operator stays the
+        same; ``quantiles`` are equally likely atoms, for methods that look at the shape of the distribution.
         """
-        split = [r.is_finite or quadrature for r in self.rewards]
-        if all(r.is_deterministic or not s for r, s in zip(self.rewards, split, strict=True)):
+        if continuous not in ("keep", "quadrature", "quantiles"):
+            raise InputError(f"continuous={continuous!r}: choose 'keep', 'quadrature' or 'quantiles'")
+        if all(r.is_deterministic or (not r.is_finite and continuous == "keep") for r in self.rewards):
             return self
+
+        def parts(reward: Reward) -> list[tuple[Any, float]]:
+            if not reward.is_finite and continuous == "keep":
+                return [(reward, 1.0)]
+            atoms = reward.distribution if reward.is_finite or continuous == "quadrature" else reward.equally_likely()
+            return list(zip(atoms.locations.tolist(), atoms.probabilities.tolist(), strict=True))
+
+        split = [parts(reward) for reward in self.rewards]
         o = self.outcomes
-        parts = [
-            list(zip(r.weights, r.atoms, strict=True)) if s else [(1.0, r)]
-            for r, s in zip(self.rewards, split, strict=True)
-        ]
         return MRP.from_outcomes(
             (
                 (int(x), float(p * weight), atom, None if y == TERMINAL else int(y))
                 for x, y, p, r in zip(o.state, o.successor, o.probability, o.reward, strict=True)
-                for weight, atom in parts[r]
+                for atom, weight in split[r]
             ),
             self.discount,
             self.num_states,

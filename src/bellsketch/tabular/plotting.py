@@ -31,7 +31,7 @@ def plot_distributions(
             plot_cdf(axis, truth[state], color="0.75", linewidth=4, label="truth")
         plot_cdf(axis, distributions[state], color="tab:blue", linewidth=1.2, label="sketch")
         axis.set_title(f"state {state}", fontsize=9)
-        axis.set_xlim(*_visible_range(distributions[state]))
+        axis.set_xlim(*visible_range(distributions[state]))
     axes[-1, 0].set_xlabel("return")
     axes[0, 0].set_ylabel("P(G ≤ x)")
     axes[0, 0].legend(frameon=False, fontsize=8)
@@ -41,11 +41,12 @@ def plot_distributions(
 def plot_cdf(axis: Axes, distribution: AtomicDistribution, **style: Any) -> None:
     """The staircase of one distribution, at the points where it matters to the eye."""
     largest = np.argsort(distribution.probabilities)[-MAX_STEPS:]
-    points = np.union1d(np.linspace(*_visible_range(distribution), MAX_STEPS), distribution.locations[largest])
+    points = np.union1d(np.linspace(*visible_range(distribution), MAX_STEPS), distribution.locations[largest])
     axis.plot(points, distribution.cdf(points), drawstyle="steps-post", **style)
 
 
-def _visible_range(distribution: AtomicDistribution) -> tuple[float, float]:
+def visible_range(distribution: AtomicDistribution) -> tuple[float, float]:
+    """Where the distribution is, with a little room on both sides."""
     low, high = (float(distribution.quantile(level)) for level in (0.001, 0.999))
     pad = 0.15 * (high - low) if high > low else max(0.25, 0.1 * abs(low))
     return low - pad, high + pad

@@ -100,7 +100,7 @@ def sketch_td(
 ) -> SketchTD:
     """Sketch-TD on transitions drawn from a model.
 
-    Random rewards are drawn from the atoms of ``mrp.split_rewards(quadrature=True)``, whose coefficients must be there.
+    Random rewards are drawn from the atoms of ``mrp.split_rewards("quadrature")``, whose coefficients must be there.
 
     Args:
       mrp: the model to draw from.
@@ -109,7 +109,7 @@ def sketch_td(
       step_size: a number, or a function of the number of updates a state has had (see ``bellsketch.schedules``).
       mode: ``synchronous`` or ``trajectory``.
     """
-    split = mrp.split_rewards(quadrature=True)
+    split = mrp.split_rewards("quadrature")
     return SketchTD(
         transition_sampler(split),
         as_schedule(step_size),
