@@ -244,7 +244,7 @@ class TestParticles:
     def test_particles_find_the_distribution(self):
         mrp, span = model("loopy_fork"), return_range("loopy_fork")
         step_size = bs.schedules.Decay(0.05 * span.width, 1.0, 50.0)
-        dp = particle_dp(mrp, 20, spread=span.width, step_size=step_size)
+        dp = particle_dp(mrp, 20, span, step_size=step_size)
         found = dp.decode(bs.run(KEY, dp, 3000).state)
         best = bs.cramer(bs.quantile_projection(truth("loopy_fork").distribution, 20), truth("loopy_fork").distribution)
         assert bs.cramer(found, truth("loopy_fork").distribution).max() < 3 * best.max()

@@ -40,7 +40,7 @@ def sketch_td(mrp, num, span):
 
 def gaussian_particles(mrp, num, span):
     kernel = GaussianMixture(np.array([0.1, 1.0]) * span.width**2)
-    return particle_dp(mrp, num, kernel, spread=span.width, step_size=bs.schedules.Constant(0.02 * span.width**2))
+    return particle_dp(mrp, num, span, kernel, step_size=bs.schedules.Constant(0.02 * span.width**2))
 
 
 def moving(share):
@@ -49,9 +49,9 @@ def moving(share):
 
 
 ROWS = {
-    "sketch (fine)": Row(METHODS["sketch (fine)"], 0.02),
-    "sketch (anchors)": Row(METHODS["sketch (anchors)"], 0.03),
-    "categorical": Row(METHODS["categorical"], 0.002),
+    "sketch (fine)": Row(METHODS["sketch (fine)"], 0.02, num=20),
+    "sketch (anchors)": Row(METHODS["sketch (anchors)"], 0.03, num=20),
+    "categorical": Row(METHODS["categorical"], 0.01),
     "quantile": Row(METHODS["quantile"], 0.15),
     "expectile": Row(METHODS["expectile"], 0.05),
     "expectile (scipy)": Row(lambda mrp, num, span: expectile_dp(mrp, num, imputation="scipy"), 0.15, steps=60, num=3),
@@ -59,14 +59,12 @@ ROWS = {
     "MMD particles": Row(METHODS["MMD particles"], 0.3, steps=1_000),
     "MMD particles (Gaussian)": Row(gaussian_particles, 0.4, steps=1_000),
     "Dirac": Row(METHODS["Dirac"], 1e-7),
-    "sketch TD": Row(sketch_td, 0.1, steps=3_000),
+    "sketch TD": Row(sketch_td, 0.1, steps=3_000, num=20),
     "categorical TD": Row(lambda mrp, num, span: categorical_td(mrp, span.points(num), DECAY), 0.1, steps=3_000),
     "quantile TD": Row(lambda mrp, num, span: quantile_td(mrp, num, moving(0.2)(span)), 0.2, steps=3_000),
     "expectile TD": Row(lambda mrp, num, span: expectile_td(mrp, num, DECAY), 0.15, steps=1_000, num=5),
     "moments TD": Row(lambda mrp, num, span: moments_td(mrp, 6, span, DECAY), 0.1, steps=3_000),
-    "MMD particles TD": Row(
-        lambda mrp, num, span: particle_td(mrp, num, moving(0.1)(span), spread=span.width), 0.3, steps=3_000
-    ),
+    "MMD particles TD": Row(lambda mrp, num, span: particle_td(mrp, num, span, moving(0.1)(span)), 0.3, steps=3_000),
     "Dirac TD": Row(lambda mrp, num, span: dirac_td(mrp, DECAY), 0.1, steps=3_000),
 }
 
@@ -78,11 +76,10 @@ def leaves_close(a, b):
 
 @pytest.mark.parametrize("method", ROWS)
 @pytest.mark.parametrize("name", bs.environments.NAMES)
-def test_contract(name, method):
+def test_distributions_means_and_seeds(name, method):
     mrp, span, row = model(name), return_range(name), ROWS[method]
     algorithm = row.make(mrp, row.num, span)
     key = jax.random.key(0)
-
     result = bs.run(key, algorithm, row.steps)
     decoded = algorithm.decode(result.state)
     assert decoded.locations.shape == decoded.probabilities.shape
@@ -90,10 +87,20 @@ def test_contract(name, method):
     np.testing.assert_allclose(decoded.probabilities.sum(axis=1), 1.0, atol=1e-9)
     assert np.all(decoded.probabilities >= 0)
     assert np.abs(decoded.mean - mrp.value).max() <= row.bias * span.width
+    leaves_close(bs.run(key, algorithm, row.steps).state, result.state)
 
-    again = bs.run(key, algorithm, row.steps)
-    leaves_close(again.state, result.state)
 
+QUICK = ("random_chain", "loopy_fork_gaussian")
+
+
+@pytest.mark.parametrize("method", ROWS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in bs.environments.NAMES]
+)
+def test_jit_is_eager_and_vmap_is_a_loop(name, method):
+    row = ROWS[method]
+    algorithm = row.make(model(name), row.num, return_range(name))
+    key = jax.random.key(0)
     with jax.enable_x64(True):
         keys = jax.random.split(key, 2)
         state = algorithm.init(key)

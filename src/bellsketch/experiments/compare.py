@@ -68,7 +68,7 @@ def _sketch(mrp: MRP, num: int, return_range: ReturnRange, decode: str) -> Sketc
 
 def _particles(mrp: MRP, num: int, return_range: ReturnRange) -> Algorithm:
     step_size = Decay(0.05 * return_range.width, 1.0, 50.0)
-    return particle_dp(mrp, num, spread=return_range.width, step_size=step_size)
+    return particle_dp(mrp, num, return_range, step_size=step_size)
 
 
 METHODS: dict[str, Factory] = {

@@ -93,6 +93,8 @@ def run(
     if record_every is not None and record_every < 1:
         raise InputError(f"record_every={record_every}: must be at least 1")
     segment = record_every or max(1, -(-num_steps // MAX_SEGMENTS))
+    # JAX remembers by identity that it once rounded an array to float32, if a user's jit closed over it.
+    algorithm = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, algorithm)
     with jax.enable_x64(True), _bar(progress) as bar:
         task = bar.add_task(type(algorithm).__name__, total=num_steps)
         mapped = _mapped(key, algorithm, vary)

@@ -18,6 +18,7 @@ from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.pytree import pytree
+from bellsketch.core.ranges import ReturnRange
 from bellsketch.tabular.algorithm import Algorithm, Info
 from bellsketch.tabular.backup import DistributionalBackup, distributional_backup
 from bellsketch.tabular.mrp import MRP
@@ -124,23 +125,29 @@ class ParticleTD(TemporalDifference):
 
 
 def particle_dp(
-    mrp: MRP, num: int, kernel: Kernel | None = None, *, spread: float = 1.0, step_size: Any = 0.1
+    mrp: MRP, num: int, return_range: ReturnRange, kernel: Kernel | None = None, *, step_size: Any = 0.1
 ) -> ParticleDP:
-    """Model-based MMD particles; the kernel defaults to −|x − y|. Particles start evenly over ±spread/2."""
-    start = _start(mrp, num, spread)
+    """Model-based MMD particles, which start evenly over the return range; the kernel defaults to −|x − y|."""
+    start = _start(mrp, num, return_range)
     return ParticleDP(distributional_backup(mrp), kernel or Unrectified(), start, as_schedule(step_size))
 
 
 def particle_td(
-    mrp: MRP, num: int, step_size: Any, kernel: Kernel | None = None, *, spread: float = 1.0, mode: str = "synchronous"
+    mrp: MRP,
+    num: int,
+    return_range: ReturnRange,
+    step_size: Any,
+    kernel: Kernel | None = None,
+    *,
+    mode: str = "synchronous",
 ) -> ParticleTD:
-    """MMD-TD on transitions drawn from a model; the kernel defaults to −|x − y|."""
-    sampler, start = transition_sampler(mrp.split_rewards()), _start(mrp, num, spread)
+    """MMD-TD on transitions drawn from a model; as :func:`particle_dp` otherwise."""
+    sampler, start = transition_sampler(mrp.split_rewards()), _start(mrp, num, return_range)
     return ParticleTD(
         sampler, as_schedule(step_size), is_synchronous(mode), kernel or Unrectified(), start, mrp.discount
     )
 
 
-def _start(mrp: MRP, num: int, spread: float) -> np.ndarray:
+def _start(mrp: MRP, num: int, return_range: ReturnRange) -> np.ndarray:
     """Particles that start at one point would feel one gradient and never part."""
-    return np.tile(spread * (midpoint_levels(num) - 0.5), (mrp.num_states, 1))
+    return np.tile(return_range.low + return_range.width * midpoint_levels(num), (mrp.num_states, 1))
