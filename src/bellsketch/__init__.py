@@ -11,8 +11,8 @@ from bellsketch.core.errors import (
     ToleranceError,
     UnknownNameError,
 )
+from bellsketch.core.families import FAMILIES, make_features
 from bellsketch.core.features import (
-    FAMILIES,
     Bins,
     Erf,
     FeatureMap,
@@ -27,7 +27,6 @@ from bellsketch.core.features import (
     Tanh,
     TranslationFamily,
     WithConstant,
-    make_features,
 )
 from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
 from bellsketch.core.metrics import cramer, excess_cramer, kolmogorov, squared_embedding_error, wasserstein

@@ -95,6 +95,32 @@ def test_demo(capsys, tmp_path):
     assert matplotlib.image.imread(tmp_path / "walk_through.png").shape[0] > 500
 
 
+def test_compare(capsys, tmp_path):
+    arguments = ["compare", "sutton_barto18", "--num", "6", "--out", str(tmp_path)]
+    assert main([*arguments, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["environment"], record["num"]) == ("sutton_barto18", 6)
+    rows = {row["method"]: row for row in record["methods"]}
+    assert {"sketch (fine)", "sketch (anchors)", "categorical", "quantile", "expectile", "moments", "Dirac"} <= set(
+        rows
+    )
+    for row in rows.values():
+        assert {"cramer", "wasserstein", "mean_error", "setup_seconds", "seconds_per_iteration", "iterations"} <= set(
+            row
+        )
+    assert rows["Dirac"]["cramer"] > rows["sketch (fine)"]["cramer"]
+    assert rows["Dirac"]["mean_error"] < 1e-9
+    assert matplotlib.image.imread(tmp_path / "sutton_barto18.png").std() > 0.01
+
+
+def test_compare_shows_a_table_and_a_sweep(capsys, tmp_path):
+    assert main(["compare", "directed_chain", "--num", "4", "--sweep", "3", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "directed_chain, 3 numbers per state" in out
+    assert "directed_chain, 4 numbers per state" in out
+    assert main(["compare", "directed_chain", "--num", "0", "--out", str(tmp_path)]) == 2
+
+
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == f"bellsketch {bs.__version__}"

@@ -12,15 +12,8 @@ from scipy import integrate, stats
 from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, MissingRewardError, ToleranceError
-from bellsketch.core.features import (
-    FAMILIES,
-    FeatureMap,
-    Gaussian,
-    Indicator,
-    Polynomial,
-    Sigmoid,
-    make_features,
-)
+from bellsketch.core.families import FAMILIES, make_features
+from bellsketch.core.features import FeatureMap, Gaussian, Indicator, Polynomial, Sigmoid
 from bellsketch.core.pytree import pytree
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.rewards import as_reward

@@ -7,17 +7,8 @@ import pytest
 from scipy import special
 
 from bellsketch.core.errors import InputError, UnknownNameError
-from bellsketch.core.features import (
-    FAMILIES,
-    Bins,
-    Fourier,
-    Indicator,
-    Polynomial,
-    Sigmoid,
-    TranslationFamily,
-    WithConstant,
-    make_features,
-)
+from bellsketch.core.families import FAMILIES, make_features
+from bellsketch.core.features import Bins, Fourier, Indicator, Polynomial, Sigmoid, TranslationFamily, WithConstant
 from bellsketch.core.ranges import ReturnRange
 
 RANGE = ReturnRange(-1, 3)

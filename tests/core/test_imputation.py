@@ -10,7 +10,8 @@ from scipy import optimize
 from bellsketch.core import imputation
 from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.errors import InputError
-from bellsketch.core.features import FAMILIES, Bins, Fourier, Polynomial, Sigmoid, make_features
+from bellsketch.core.families import FAMILIES, make_features
+from bellsketch.core.features import Bins, Fourier, Polynomial, Sigmoid
 from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
 from bellsketch.core.metrics import cramer
 from bellsketch.core.ranges import ReturnRange
@@ -222,7 +223,7 @@ def test_jitter_stays_within_half_a_step_and_follows_the_key(name):
         (lambda f: Decoder(f, [0.0, 1.0])(np.where(np.eye(3, 10) * [[0], [0], [1]], np.nan, 0.5)), "sketch 2 of 3 is"),
         (lambda f: Decoder(f, [0.0, 1.0])(np.full(10, np.inf)), "sketch 0 of 1 is not finite"),
         (lambda f: Decoder(f, [0.0, 1.0])(np.ones(9)), "sketch has 9 entries, but the feature map has 10"),
-        (lambda f: Decoder(f, [1.0, 0.0]), "support: atoms must be sorted"),
+        (lambda f: Decoder(f, [1.0, 0.0]), "support must be sorted"),
         (lambda f: Decoder(f, []), "support: expected a vector"),
         (lambda f: Decoder(f, [0.0, 1.0], tie_break=-1e-9), "tie_break=-1e-09"),
         (lambda f: Decoder(f, [0.0, 1.0], tie_break=np.nan), "tie_break=nan"),

@@ -143,13 +143,15 @@ def test_support_may_be_traced():
 @pytest.mark.parametrize("support", [[0.0, 0.0, 1.0], [1.0, 0.0], [0.0, np.nan]], ids=str)
 def test_unsorted_supports_raise(support):
     for array in (np.array(support), jnp.array(support)):
-        with pytest.raises(InputError, match=r"support: atoms must be sorted without duplicates.*np\.unique"):
+        with pytest.raises(
+            InputError, match=r"support must be sorted without duplicates.*np\.unique|all entries must be finite"
+        ):
             categorical_projection(dirac(0.0), array)
 
 
 @pytest.mark.parametrize("support", [[], [[0.0, 1.0]], 1.0], ids=str)
 def test_supports_that_are_no_vector_raise(support):
-    with pytest.raises(InputError, match=r"support: expected a vector of atoms, got shape"):
+    with pytest.raises(InputError, match=r"support: expected a vector of at least 1 numbers, got shape"):
         check_support(support)
 
 

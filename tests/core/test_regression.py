@@ -8,7 +8,8 @@ import pytest
 from bellsketch.core import regression
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, ToleranceError
-from bellsketch.core.features import Indicator, Polynomial, Sigmoid, WithConstant, make_features
+from bellsketch.core.families import make_features
+from bellsketch.core.features import Indicator, Polynomial, Sigmoid, WithConstant
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.regression import Regression
 

@@ -1,13 +1,10 @@
 """Feature maps φ: ℝ → ℝ^m. The mean embedding of a return distribution is U = E[φ(G)].
 
 A new family is one small class: say what its fields are, evaluate it with ``jax.numpy``, and add a row to
-``FAMILIES`` and to the contract test.
+``families.FAMILIES`` and to the contract test.
 """
 
-import functools
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 import jax
@@ -17,7 +14,8 @@ import scipy.special
 from jaxtyping import Float
 
 from bellsketch.core.arrays import Array, as_floats
-from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.checks import increasing, positive_count
+from bellsketch.core.errors import InputError
 from bellsketch.core.pytree import freeze, pytree, static
 from bellsketch.core.ranges import ANCHOR_MARGIN, ReturnRange
 
@@ -83,7 +81,7 @@ class TranslationFamily(FeatureMap):
         """κ."""
 
     def __post_init__(self) -> None:
-        freeze(self, anchors=_increasing("anchors", self.anchors, at_least=1), slope=float(self.slope))
+        freeze(self, anchors=increasing("anchors", self.anchors, at_least=1), slope=float(self.slope))
         if not (self.slope > 0 and np.isfinite(self.slope)):
             raise InputError(f"slope={self.slope}: the slope of a translation family must be positive and finite")
 
@@ -105,7 +103,7 @@ class TranslationFamily(FeatureMap):
         margin: float = ANCHOR_MARGIN,
     ) -> Family:
         # Ten features that overlap by half are to cover the range: 0.5 × 10 w/s = L, so s = 5w/L.
-        _positive_count(num_features)
+        positive_count(num_features)
         slope = slope_factor * 5 * cls.width / return_range.width
         return cls(return_range.expand(margin).points(num_features), slope)
 
@@ -199,7 +197,7 @@ class Indicator(FeatureMap):
     edges: Float[Array, " edges"]
 
     def __post_init__(self) -> None:
-        freeze(self, edges=_increasing("edges", self.edges, at_least=2))
+        freeze(self, edges=increasing("edges", self.edges, at_least=2))
 
     @property
     def num_features(self) -> int:
@@ -216,7 +214,7 @@ class Indicator(FeatureMap):
 
     @classmethod
     def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Indicator":
-        _positive_count(num_features)
+        positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + 1))
 
 
@@ -230,7 +228,7 @@ class Bins(FeatureMap):
     def __post_init__(self) -> None:
         if self.overlap < 1:
             raise InputError(f"overlap={self.overlap}: each bin must span at least one cell")
-        freeze(self, edges=_increasing("edges", self.edges, at_least=self.overlap + 1))
+        freeze(self, edges=increasing("edges", self.edges, at_least=self.overlap + 1))
 
     @property
     def num_features(self) -> int:
@@ -250,7 +248,7 @@ class Bins(FeatureMap):
     def from_range(
         cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN, overlap: int = 1
     ) -> "Bins":
-        _positive_count(num_features)
+        positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + overlap), overlap)
 
 
@@ -269,7 +267,7 @@ class Fourier(FeatureMap):
 
     def __post_init__(self) -> None:
         ReturnRange(float(self.low), float(self.high))
-        _positive_count(self.num_features)
+        positive_count(self.num_features)
         freeze(self, low=float(self.low), high=float(self.high))
 
     @property
@@ -301,7 +299,7 @@ class Polynomial(FeatureMap):
     scale: Any = 1.0
 
     def __post_init__(self) -> None:
-        _positive_count(self.num_features)
+        positive_count(self.num_features)
         if not float(self.scale) > 0:
             raise InputError(f"scale={self.scale}: must be positive")
         freeze(self, centre=float(self.centre), scale=float(self.scale))
@@ -343,51 +341,3 @@ class WithConstant(FeatureMap):
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
         values = self.features.evaluate(returns)
         return jnp.concatenate([values, jnp.ones_like(values[..., :1])], axis=-1)
-
-
-FAMILIES: dict[str, Callable[..., FeatureMap]] = {
-    "sigmoid": Sigmoid.from_range,
-    "gaussian": Gaussian.from_range,
-    "tanh": Tanh.from_range,
-    "erf": Erf.from_range,
-    "parabolic": Parabolic.from_range,
-    "quartic": Quartic.from_range,
-    "morlet": Morlet.from_range,
-    "indicator": Indicator.from_range,
-    "bins": Bins.from_range,
-    "overlapping_bins": functools.partial(Bins.from_range, overlap=2),
-    "fourier": Fourier.from_range,
-    "polynomial": Polynomial.from_range,
-}
-"""Constructors from a return range by the paper's heuristics (App. "Choices of feature function"), by name."""
-
-
-def make_features(name: str, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0) -> FeatureMap:
-    """The family of that name, spread over a return range; ``slope_factor`` multiplies its default slope."""
-    if name not in FAMILIES:
-        raise UnknownNameError("feature family", name, FAMILIES)
-    if slope_factor == 1.0:
-        return FAMILIES[name](return_range, num_features)
-    if "slope_factor" not in inspect.signature(FAMILIES[name]).parameters:
-        raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1")
-    return FAMILIES[name](return_range, num_features, slope_factor=slope_factor)
-
-
-def _positive_count(num_features: int) -> None:
-    if num_features < 1:
-        raise InputError(f"num_features={num_features}: a feature map needs at least one feature (m ≥ 1)")
-
-
-def _increasing(name: str, values: Any, *, at_least: int) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size < at_least:
-        raise InputError(f"{name}: expected a vector of at least {at_least} numbers, got shape {array.shape}")
-    if not np.all(np.isfinite(array)):
-        raise InputError(f"{name}: all entries must be finite, entry {np.argmin(np.isfinite(array))} is not")
-    if (bad := np.flatnonzero(np.diff(array) <= 0)).size:
-        i = int(bad[0])
-        raise InputError(
-            f"{name} must be sorted without duplicates, but entry {i} is {array[i]} and entry {i + 1} is"
-            f" {array[i + 1]}: pass np.unique({name})"
-        )
-    return array

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bellsketch.core.arrays import Array, namespace
+from bellsketch.core.checks import increasing
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 
@@ -75,8 +76,5 @@ def check_support(support: Any) -> Any:
         return support
     if not isinstance(support, jax.Array):
         support = np.asarray(support, dtype=np.float64)
-    if support.ndim != 1 or support.shape[0] < 1:
-        raise InputError(f"support: expected a vector of atoms, got shape {support.shape}")
-    if not np.all(np.diff(np.asarray(support)) > 0):
-        raise InputError("support: atoms must be sorted without duplicates; pass np.unique(support)")
+    increasing("support", support, at_least=1)
     return support

@@ -14,7 +14,8 @@ from scipy.sparse.csgraph import breadth_first_order
 from bellsketch.core.coefficients import BellmanCoefficients, fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import BellsketchWarning, InputError
-from bellsketch.core.features import FeatureMap, make_features
+from bellsketch.core.families import make_features
+from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import Readout, fit_readout
