@@ -40,7 +40,7 @@ def sketch_td(mrp, num, span):
 
 def gaussian_particles(mrp, num, span):
     kernel = GaussianMixture(np.array([0.1, 1.0]) * span.width**2)
-    return particle_dp(mrp, num, span, kernel, step_size=bs.schedules.Constant(0.02 * span.width**2))
+    return particle_dp(mrp, num, span, bs.schedules.Constant(0.02 * span.width**2), kernel)
 
 
 def moving(share):

@@ -110,6 +110,7 @@ class TestMDP:
             {"transitions": [[0.5, 0.0], [0, 1]], "terminations": [0.5, 0], "rewards": np.eye(2)},
             "termination_rewards: needed",
         ),
+        ({"termination_rewards": [1.0, 1.0]}, "termination_rewards: leave it out"),
     ],
 )
 def test_bad_models(arguments, message):
@@ -123,5 +124,8 @@ def test_bad_outcomes():
         bs.MRP.from_outcomes([(0, 1.0, 0.0, 5)], 0.9, num_states=1)
     with pytest.raises(bs.InputError, match="state 1 sum to 0, not 1"):
         bs.MRP.from_outcomes([(0, 1.0, 0.0, 1)], 0.9)
+    for row in [(0, 1.0, 0.0, -1), (0.7, 1.0, 0.0, None), (0, 1.0, 0.0, 0.5)]:
+        with pytest.raises(bs.InputError, match="whole numbers from 0; a next state of None terminates"):
+            bs.MRP.from_outcomes(iter([row]), 0.9)
     with pytest.raises(bs.InputError, match="there are none"):
         bs.MRP.from_outcomes([], 0.9)

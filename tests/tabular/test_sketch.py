@@ -180,8 +180,20 @@ class TestRun:
 
     def test_divergence_is_reported_with_its_step(self):
         grow = dataclasses.replace(self.td(), matrices=1e30 * np.ones((3, 20, 20)))
-        with pytest.raises(bs.DivergenceError, match=r"no longer finite at step \d+.*larger ridge"):
+        with pytest.raises(bs.DivergenceError, match=r"diverged: at step \d+ .*larger ridge"):
             bs.run(jax.random.key(0), grow, 1000)
+
+    def test_a_diverging_sketch_is_stopped_long_before_it_overflows(self):
+        with pytest.raises(bs.DivergenceError, match=r"at step \d+ stored numbers change by"):
+            bs.solve(model("cycle"), num_features=10, method="iterate", iterations=200)
+
+    def test_arrays_that_jax_has_seen_in_single_precision(self):
+        """JAX remembers by identity what it once rounded; a run must not be affected."""
+        dp = bs.sketch_dp(self.mrp, *setup(self.mrp))
+        jax.jit(lambda u: u @ dp.operator.matrices[0] + dp.operator.offset[0])(jax.numpy.ones(20))
+        fresh = bs.sketch_dp(self.mrp, *setup(self.mrp))
+        key = jax.random.key(0)
+        np.testing.assert_array_equal(bs.run(key, dp, 5).state, bs.run(key, fresh, 5).state)
 
     def test_bad_arguments(self):
         with pytest.raises(bs.InputError, match="num_steps=-1"):

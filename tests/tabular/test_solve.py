@@ -79,9 +79,16 @@ def test_seeds_change_the_estimated_range_only_slightly():
     np.testing.assert_allclose(first.mean, second.mean, atol=1e-4)
 
 
-def test_divergence_is_an_error_not_a_nan():
-    with pytest.raises(bs.DivergenceError, match="at step"):
-        bs.solve(model("cycle"), features="gaussian", num_features=20, ridge=1e-13, method="iterate", iterations=20_000)
+@pytest.mark.parametrize("num_features", [10, 30, 50])
+def test_polynomials_by_name_are_usable_at_any_number(num_features):
+    result = bs.solve(model("tree"), features="polynomial", num_features=num_features)
+    np.testing.assert_allclose(result.mean, model("tree").value, atol=1e-5)
+    np.testing.assert_allclose(result.distributions.mean, model("tree").value, atol=0.1)
+
+
+def test_raw_powers_warn_that_digits_are_lost():
+    with pytest.warns(bs.BellsketchWarning, match="nearly singular"):
+        bs.solve(model("rowland23"), features=bs.Polynomial(40))
 
 
 @pytest.mark.parametrize(
@@ -96,6 +103,7 @@ def test_divergence_is_an_error_not_a_nan():
         ({"decode": "coarse"}, "decode='coarse'"),
         ({"return_range": (1.0, 1.0)}, r"return range \[1.0, 1.0\]"),
         ({"iterations": -1, "method": "iterate"}, "num_steps=-1"),
+        ({"features": bs.Fourier(-20, 20), "num_features": 13}, "leave them out where features is a feature map"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -37,7 +37,7 @@ class Compare:
     seed: int = 0
     """For the Monte Carlo estimate of the return range."""
     out: Path = Path("runs/compare")
-    """Directory for the figure."""
+    """Directory for the figure, which is always written."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -72,8 +72,11 @@ class Compare:
         table = Table(title=f"{self.environment}, {num} numbers per state", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column in ("method", "Cramér", "W₁", "mean error", "set-up", "iteration", "iterations"):
             table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
-        best = min(result.cramer for result in results)
+        best = min(r.cramer for r in results if r.cramer is not None)
         for r in results:
+            if r.cramer is None or r.seconds_per_iteration is None:
+                table.add_row(r.method, "diverged", "", "", f"{1e3 * r.setup_seconds:.0f} ms", "", "")
+                continue
             table.add_row(
                 r.method,
                 f"[bold]{r.cramer:.1e}[/]" if r.cramer == best else f"{r.cramer:.1e}",

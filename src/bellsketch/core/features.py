@@ -17,7 +17,7 @@ from bellsketch.core.arrays import Array, as_floats
 from bellsketch.core.checks import increasing, positive_count
 from bellsketch.core.errors import InputError
 from bellsketch.core.pytree import freeze, pytree, static
-from bellsketch.core.ranges import ANCHOR_MARGIN, ReturnRange
+from bellsketch.core.ranges import ANCHOR_MARGIN, GRID_MARGIN, ReturnRange
 
 Family = TypeVar("Family", bound="TranslationFamily")  # beartype checks methods one by one and cannot resolve Self
 
@@ -319,9 +319,10 @@ class Polynomial(FeatureMap):
         return scipy.special.comb(i, j) * float(factor) ** j * float(shift) ** np.maximum(i - j, 0) * (j <= i)
 
     @classmethod
-    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Polynomial":
-        """Raw powers of the return, as in the paper: the range is not used."""
-        return cls(num_features)
+    def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = GRID_MARGIN) -> "Polynomial":
+        """Powers in units in which the regression range is [−1, 1]; ``Polynomial(m)`` are the paper's raw powers."""
+        wide = return_range.expand(margin)
+        return cls(num_features, (wide.low + wide.high) / 2, wide.width / 2)
 
 
 @pytree

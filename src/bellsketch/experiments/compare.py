@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import DivergenceError
 from bellsketch.core.features import Sigmoid
 from bellsketch.core.imputation import anchor_decoder, fine_decoder
 from bellsketch.core.metrics import cramer, wasserstein
@@ -43,16 +44,17 @@ class Comparison:
     """How one method did; errors are the largest over states."""
 
     method: str
-    cramer: float
-    wasserstein: float
+    cramer: float | None
+    """None, like the other errors, if the method diverged."""
+    wasserstein: float | None
     """W₁."""
-    mean_error: float
+    mean_error: float | None
     """Of the decoded distribution, against V^π."""
     setup_seconds: float
-    seconds_per_iteration: float
+    seconds_per_iteration: float | None
     iterations: int | None
     """Until nothing changed any more, or None if that did not happen."""
-    distributions: AtomicDistribution = dataclasses.field(repr=False)
+    distributions: AtomicDistribution | None = dataclasses.field(repr=False)
 
     def record(self) -> dict[str, Any]:
         """Everything but the distributions."""
@@ -68,7 +70,7 @@ def _sketch(mrp: MRP, num: int, return_range: ReturnRange, decode: str) -> Sketc
 
 def _particles(mrp: MRP, num: int, return_range: ReturnRange) -> Algorithm:
     step_size = Decay(0.05 * return_range.width, 1.0, 50.0)
-    return particle_dp(mrp, num, return_range, step_size=step_size)
+    return particle_dp(mrp, num, return_range, step_size)
 
 
 METHODS: dict[str, Factory] = {
@@ -97,11 +99,16 @@ def compare(
     results = []
     for method, factory in (methods or METHODS).items():
         report(method)
+        factory(mrp, num, return_range)  # compiles what there is to compile
         start = time.perf_counter()
         algorithm = factory(mrp, num, return_range)
         setup = time.perf_counter() - start
         steps = PARTICLE_ITERATIONS if method == "MMD particles" else ITERATIONS
-        outcome = run(key, algorithm, steps, record_every=steps)  # one scan, without stops to look around
+        try:
+            outcome = run(key, algorithm, steps, record_every=steps)  # one scan, without stops to look around
+        except DivergenceError:
+            results.append(Comparison(method, None, None, None, setup, None, None, None))
+            continue
         start = time.perf_counter()
         run(key, algorithm, steps, record_every=steps)  # now compiled
         elapsed = time.perf_counter() - start
@@ -139,7 +146,8 @@ def plot_comparison(
     for row, result in zip(axes, results, strict=True):
         for axis, state in zip(row, states, strict=True):
             plot_cdf(axis, truth.distribution[state], color="0.8", linewidth=4)
-            plot_cdf(axis, result.distributions[state], color=colours[result.method], linewidth=1.2)
+            if result.distributions is not None:
+                plot_cdf(axis, result.distributions[state], color=colours[result.method], linewidth=1.2)
         row[0].set_ylabel(result.method.replace(" ", "\n"), rotation=0, ha="right", va="center", fontsize=8)
     for axis, state in zip(axes[0], states, strict=True):
         axis.set_title(f"state {state}: P(G ≤ x)", fontsize=9)
@@ -148,7 +156,8 @@ def plot_comparison(
         axis = parts[1].subplots()
         for method, colour in colours.items():
             errors = [next(r.cramer for r in sweep[num] if r.method == method) for num in sweep]
-            axis.loglog(list(sweep), np.maximum(errors, 1e-12), "o-", color=colour, label=method)
+            drawn = np.maximum([np.nan if error is None else error for error in errors], 1e-12)
+            axis.loglog(list(sweep), drawn, "o-", color=colour, label=method)
         axis.set(xlabel="numbers per state, m", ylabel="Cramér distance, largest over states")
         axis.set_xticks(list(sweep), [str(num) for num in sweep])
         axis.minorticks_off()

@@ -22,6 +22,8 @@ from bellsketch.core.pytree import pytree
 
 MAX_SEGMENTS = 50
 """A run is cut into at most this many jitted scans; between them progress is shown and divergence looked for."""
+DIVERGED = 1e6
+"""A step that changes a stored number by this many times the largest initial one is no transient."""
 
 
 @pytree
@@ -86,26 +88,28 @@ def run(
       progress: show a bar.
 
     Raises:
-      DivergenceError: as soon as a stored number is no longer finite.
+      DivergenceError: as soon as stored numbers change by a million times their initial size, or are not finite.
     """
     if num_steps < 0:
         raise InputError(f"num_steps={num_steps}: must not be negative")
     if record_every is not None and record_every < 1:
         raise InputError(f"record_every={record_every}: must be at least 1")
+    _check_fields(algorithm, vary)
     segment = record_every or max(1, -(-num_steps // MAX_SEGMENTS))
     # JAX remembers by identity that it once rounded an array to float32, if a user's jit closed over it.
     algorithm = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, algorithm)
     with jax.enable_x64(True), _bar(progress) as bar:
         task = bar.add_task(type(algorithm).__name__, total=num_steps)
-        mapped = _mapped(key, algorithm, vary)
+        axes = (_has_seeds(key), vary)
         if state is None:
-            state = mapped(_init)(key, algorithm)
+            state = _call(_init, None, *axes, key, algorithm)
         changes, history, steps = [], [], []
+        scale = max([1.0, *(float(np.abs(leaf).max(initial=0.0)) for leaf in jax.tree.leaves(state))])
         for done in range(0, num_steps, segment):
             count = min(segment, num_steps - done)
-            state, change = mapped(_scan, count)(key, algorithm, state, start + done)
+            state, change = _call(_scan, count, *axes, key, algorithm, state, start + done)
             changes.append(np.asarray(change))
-            _check_finite(changes[-1], start + done)
+            _check_divergence(changes[-1], start + done, scale)
             if record_every is not None:
                 history.append(jax.tree.map(np.asarray, state))
                 steps.append(start + done + count)
@@ -131,23 +135,22 @@ def _scan(key: jax.Array, algorithm: Algorithm, state: Any, start: Any, *, count
     return jax.lax.scan(step, state, start + jnp.arange(count))
 
 
-def _mapped(key: jax.Array, algorithm: Algorithm, vary: tuple[str, ...]) -> Any:
-    """A function that jits f(key, algorithm, …state), vmapped over seeds and over varied fields."""
+def _has_seeds(key: jax.Array) -> bool:
+    """Whether a key is a vector of keys (typed keys have no axes of their own, raw ones have one)."""
+    return key.ndim == (0 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 1) + 1
+
+
+def _check_fields(algorithm: Algorithm, vary: tuple[str, ...]) -> None:
     names = [f.name for f in dataclasses.fields(algorithm)]  # type: ignore[arg-type]
     if unknown := [name for name in vary if name not in names]:
         raise InputError(f"vary: {type(algorithm).__name__} has no field {unknown[0]!r}; it has {', '.join(names)}")
-    seeds = key.ndim == (0 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 1) + 1
-    return functools.partial(_jitted, seeds=seeds, vary=vary)
-
-
-def _jitted(f: Any, count: int | None = None, *, seeds: bool, vary: tuple[str, ...]) -> Any:
-    return functools.partial(_call, f, count, seeds, vary)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _call(
     f: Any, count: int | None, seeds: bool, vary: tuple[str, ...], key: jax.Array, algorithm: Any, *rest: Any
 ) -> Any:
+    """f(key, algorithm, …), vmapped over seeds and over varied fields of the algorithm."""
     inner = f if count is None else functools.partial(f, count=count)
     state_axes = (0, None)[: len(rest)]
     if seeds:
@@ -158,14 +161,15 @@ def _call(
     return inner(key, algorithm, *rest)
 
 
-def _check_finite(change: np.ndarray, start: int) -> None:
-    bad = ~np.isfinite(change)
+def _check_divergence(change: np.ndarray, start: int, scale: float) -> None:
+    bad = ~(change <= DIVERGED * scale)  # also catches NaN
     if not bad.any():
         return
     step = start + int(np.argmax(bad.reshape(-1, change.shape[-1]).any(axis=0))) + 1
     raise DivergenceError(
-        f"the iteration diverged: stored numbers are no longer finite at step {step}. Try more features or a larger"
-        " ridge (the operator norm should be below 1), intercept='free', method='solve', or for TD a smaller step size"
+        f"the iteration diverged: at step {step} stored numbers change by {change[bad].flat[0]:.3g}, having started at"
+        f" most {scale:.3g} large. Try more features or a larger ridge (the operator norm should be below 1),"
+        " intercept='free', method='solve', or for TD a smaller step size"
     )
 
 

@@ -47,25 +47,27 @@ class CategoricalDP(Algorithm):
         return _on_support(self.support, state)
 
 
-def categorical_dp(mrp: MRP, support: Float[np.ndarray, " n"]) -> CategoricalDP:
+def categorical_dp(mrp: MRP, support: Any) -> CategoricalDP:
     """Categorical DP on any sorted support. Warns if the support cuts off part of the returns."""
-    check_support(support)
+    support = check_support(support)
     _warn_if_clipped(mrp, support)
     return CategoricalDP(support, affine_operator(mrp, *_of_rewards(mrp, support)).on_device())
 
 
-def categorical_fixed_point(mrp: MRP, support: Float[np.ndarray, " n"]) -> AtomicDistribution:
+def categorical_fixed_point(mrp: MRP, support: Any) -> AtomicDistribution:
     """The fixed point of categorical DP by one linear solve (Rowland et al., 2024, arXiv:2402.07598).
 
     Probabilities sum to 1, so the equation for p is singular. In terms of the CDF at all atoms but the last it is not:
     there the operator contracts by √γ.
     """
+    support = check_support(support)
+    _warn_if_clipped(mrp, support)
     return _on_support(support, _probabilities(cumulative_operator(mrp, support).fixed_point()))
 
 
-def cumulative_operator(mrp: MRP, support: Float[np.ndarray, " n"]) -> AffineOperator:
+def cumulative_operator(mrp: MRP, support: Any) -> AffineOperator:
     """Categorical DP as an affine map of the CDF at all atoms but the last, where it is always 1."""
-    check_support(support)
+    support = check_support(support)
     n = support.size
     matrices, _, endings = _of_rewards(mrp, support)
     total, difference = np.tri(n), np.eye(n) - np.eye(n, k=-1)
@@ -93,11 +95,9 @@ class CategoricalTD(TemporalDifference):
         return _on_support(self.support, state.values)
 
 
-def categorical_td(
-    mrp: MRP, support: Float[np.ndarray, " n"], step_size: Any, *, mode: str = "synchronous"
-) -> CategoricalTD:
+def categorical_td(mrp: MRP, support: Any, step_size: Any, *, mode: str = "synchronous") -> CategoricalTD:
     """Categorical TD on transitions drawn from a model."""
-    check_support(support)
+    support = check_support(support)
     _warn_if_clipped(mrp, support)
     sampler = transition_sampler(mrp.split_rewards())
     return CategoricalTD(sampler, as_schedule(step_size), is_synchronous(mode), support, mrp.discount)

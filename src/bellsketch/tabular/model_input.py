@@ -39,6 +39,8 @@ def rewards_of_outcomes(
     if count != num_states:
         raise InputError(f"rewards: got {count} entries or rows for {num_states} states")
     if not sp.issparse(rewards) and not all(np.ndim(row) == 1 and not isinstance(row, str) for row in rewards):
+        if termination_rewards is not None:
+            raise InputError("termination_rewards: leave it out where each state pays one reward")
         distinct, index = number_rewards(_as_rewards(rewards))
         return distinct, index[state]
     ends = successor == TERMINAL
@@ -54,6 +56,8 @@ def rewards_of_outcomes(
     values = np.empty(state.size, dtype=object)
     values[~ends] = np.asarray(table[state[~ends], successor[~ends]], dtype=object).ravel()
     if ends.any():
+        if len(termination_rewards) != num_states:
+            raise InputError(f"termination_rewards: got {len(termination_rewards)} for {num_states} states")
         values[ends] = np.array(list(termination_rewards), dtype=object)[state[ends]]
     return number_rewards(_as_rewards(values))
 

@@ -15,15 +15,9 @@ from bellsketch.core.coefficients import BellmanCoefficients, fit_coefficients
 from bellsketch.core.errors import InputError
 from bellsketch.core.features import Polynomial
 from bellsketch.core.imputation import Decoder, fine_decoder
-from bellsketch.core.ranges import GRID_MARGIN, ReturnRange
+from bellsketch.core.ranges import ReturnRange
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.sketch import SketchDP, SketchTD, sketch_dp, sketch_td
-
-
-def scaled_powers(num: int, return_range: ReturnRange) -> Polynomial:
-    """The powers 0 … num−1 in units in which the regression range is [−1, 1]."""
-    wide = return_range.expand(GRID_MARGIN)
-    return Polynomial(num, (wide.low + wide.high) / 2, wide.width / 2)
 
 
 def moments_dp(mrp: MRP, num: int, return_range: ReturnRange) -> SketchDP:
@@ -38,7 +32,7 @@ def moments_td(mrp: MRP, num: int, return_range: ReturnRange, step_size: Any, *,
 
 
 def _parts(mrp: MRP, num: int, return_range: ReturnRange) -> tuple[BellmanCoefficients, Decoder]:
-    features = scaled_powers(num, return_range)
+    features = Polynomial.from_range(return_range, num)
     coefficients = fit_coefficients(features, return_range.grid(), mrp.rewards, (mrp.discount, 0.0))
     return coefficients, fine_decoder(coefficients, return_range)
 

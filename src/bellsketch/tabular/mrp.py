@@ -87,6 +87,9 @@ class MRP:
         rows = list(outcomes)
         if not rows:
             raise InputError("outcomes: there are none; a model needs at least one state with an outcome")
+        for row in rows:
+            if row[0] != int(row[0]) or (row[3] is not None and (row[3] != int(row[3]) or row[3] < 0)):
+                raise InputError(f"outcome {row}: states must be whole numbers from 0; a next state of None terminates")
         state = np.array([row[0] for row in rows], dtype=np.int64)
         successor = np.array([TERMINAL if row[3] is None else row[3] for row in rows], dtype=np.int64)
         probability = np.array([row[1] for row in rows], dtype=np.float64)

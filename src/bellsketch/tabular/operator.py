@@ -1,6 +1,7 @@
 """Bellman operators that are affine in what a method stores: one linear map per reward, and a constant."""
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from jaxtyping import Float, Int
 from scipy.sparse.linalg import LinearOperator, eigs, gmres
 
 from bellsketch.core.arrays import Array, namespace
-from bellsketch.core.errors import DivergenceError
+from bellsketch.core.errors import BellsketchWarning, DivergenceError
 from bellsketch.core.pytree import pytree, static
 from bellsketch.tabular.mrp import MRP
 
@@ -86,7 +87,7 @@ class AffineOperator:
         """U = 𝒯_φ U by solving the linear system, which also exists where iterating diverges."""
         if self.num_unknowns <= DENSE_UNKNOWNS:
             system = np.eye(self.num_unknowns) - self.dense()
-            return scipy.linalg.solve(system, self.offset.ravel()).reshape(self.offset.shape)
+            return _solve_dense(system, self.offset.ravel()).reshape(self.offset.shape)
         size = self.num_unknowns
         system = LinearOperator((size, size), matvec=lambda u: u - self._flat_linear(u), dtype=np.float64)
         solution, flag = gmres(system, self.offset.ravel(), rtol=1e-12, atol=0.0, restart=50, maxiter=200)
@@ -101,6 +102,25 @@ class AffineOperator:
 
     def _as_linear_operator(self) -> LinearOperator:
         return LinearOperator((self.num_unknowns, self.num_unknowns), matvec=self._flat_linear, dtype=np.float64)
+
+
+def _solve_dense(system: np.ndarray, right: np.ndarray) -> np.ndarray:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", scipy.linalg.LinAlgWarning)
+        try:
+            solution = scipy.linalg.solve(system, right)
+        except scipy.linalg.LinAlgError:
+            raise DivergenceError(
+                "the fixed point is not unique (the linear system is singular): use intercept='free' or a larger ridge"
+            ) from None
+    if caught:
+        warnings.warn(
+            "the linear system of the fixed point is nearly singular and its solution may have few correct digits: use"
+            " features of similar size (Polynomial.from_range, not raw powers), fewer of them, or a larger ridge",
+            BellsketchWarning,
+            stacklevel=4,
+        )
+    return np.asarray(solution)
 
 
 def affine_operator(

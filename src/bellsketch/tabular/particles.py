@@ -125,9 +125,12 @@ class ParticleTD(TemporalDifference):
 
 
 def particle_dp(
-    mrp: MRP, num: int, return_range: ReturnRange, kernel: Kernel | None = None, *, step_size: Any = 0.1
+    mrp: MRP, num: int, return_range: ReturnRange, step_size: Any, kernel: Kernel | None = None
 ) -> ParticleDP:
-    """Model-based MMD particles, which start evenly over the return range; the kernel defaults to −|x − y|."""
+    """Model-based MMD particles, which start evenly over the return range; the kernel defaults to −|x − y|.
+
+    With that kernel ``step_size`` has the unit of a return, with Gaussian ones of its square.
+    """
     start = _start(mrp, num, return_range)
     return ParticleDP(distributional_backup(mrp), kernel or Unrectified(), start, as_schedule(step_size))
 

@@ -16,7 +16,8 @@ from bellsketch.tabular.mrp import MRP
 
 PAPER_HORIZONS = {"finite": 110, "continuous": 200}  # App. "Tabular environments", for a discount of 0.9
 PAPER_ROLLOUTS = 100_000
-MAX_RANGE_ROLLOUTS = 1_000_000
+MAX_RANGE_STEPS = 110_000_000
+"""Transitions drawn at most to estimate a return range: the paper's for ten states at discount 0.9."""
 
 
 @pytree
@@ -120,10 +121,10 @@ def _rollouts(key: jax.Array, sampler: TransitionSampler, start: Any, discount: 
 def estimate_return_range(key: jax.Array, mrp: MRP, num_rollouts: int | None = None) -> ReturnRange:
     """The paper's estimate: the smallest and largest Monte Carlo return. It includes 0 if the model terminates.
 
-    ``num_rollouts`` is per state: the paper's 10⁵ by default, fewer for models of more than ten states.
+    ``num_rollouts`` is per state: the paper's 10⁵ by default, fewer for larger models and discounts near 1.
     """
     if num_rollouts is None:
-        num_rollouts = min(PAPER_ROLLOUTS, max(100, MAX_RANGE_ROLLOUTS // mrp.num_states))
+        num_rollouts = min(PAPER_ROLLOUTS, max(100, MAX_RANGE_STEPS // (mrp.num_states * default_horizon(mrp))))
     returns = sample_returns(key, mrp, num_rollouts)
     low, high = float(returns.min()), float(returns.max())
     if mrp.terminates:

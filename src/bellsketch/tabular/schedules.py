@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from bellsketch.core.errors import InputError
@@ -41,6 +42,6 @@ def as_schedule(step_size: Any) -> Any:
         return step_size
     if callable(step_size):
         return jax.tree_util.Partial(step_size)
-    if not 0 < step_size <= 1:
-        raise InputError(f"step_size={step_size}: must lie in (0, 1]")
+    if not (step_size > 0 and np.isfinite(step_size)):
+        raise InputError(f"step_size={step_size}: must be a positive number, or a function of the number of updates")
     return Constant(float(step_size))

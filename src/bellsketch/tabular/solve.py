@@ -105,8 +105,8 @@ def solve(
     mrp: MRP,
     *,
     features: str | FeatureMap = "sigmoid",
-    num_features: int = 50,
-    slope_factor: float = 1.0,
+    num_features: int | None = None,
+    slope_factor: float | None = None,
     return_range: ReturnRange | tuple[float, float] | None = None,
     intercept: str = "free",
     ridge: float = 1e-9,
@@ -122,8 +122,8 @@ def solve(
     Args:
       mrp: the model.
       features: a feature map, or the name of a family to spread over the return range.
-      num_features: m, if ``features`` is a name.
-      slope_factor: multiplies the family's default slope, if ``features`` is a name.
+      num_features: m, if ``features`` is a name; default 50.
+      slope_factor: multiplies the family's default slope, if ``features`` is a name; default 1.
       return_range: the interval of returns, default: the extremes of Monte Carlo returns drawn with ``seed``.
       intercept: ``free``, or the paper's forms ``penalised`` and ``none``.
       ridge: the regression's penalty.
@@ -144,7 +144,12 @@ def solve(
     elif not isinstance(return_range, ReturnRange):
         return_range = ReturnRange(*return_range)
     if isinstance(features, str):
-        features = make_features(features, return_range, num_features, slope_factor=slope_factor)
+        num_features = 50 if num_features is None else num_features
+        features = make_features(
+            features, return_range, num_features, slope_factor=1.0 if slope_factor is None else slope_factor
+        )
+    elif num_features is not None or slope_factor is not None:
+        raise InputError("num_features and slope_factor: leave them out where features is a feature map, not a name")
     coefficients = fit_coefficients(
         features,
         return_range.grid(),
