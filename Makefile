@@ -27,6 +27,8 @@ format: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/baselines.py
+	$(BIN)/python benchmarks/compare.py
 
 clean:
 	rm -rf $(VENV) runs build dist

@@ -11,6 +11,7 @@ from bellsketch.core.errors import (
     ToleranceError,
     UnknownNameError,
 )
+from bellsketch.core.expectiles import expectiles
 from bellsketch.core.families import FAMILIES, make_features
 from bellsketch.core.features import (
     Bins,
@@ -37,11 +38,17 @@ from bellsketch.core.regression import FitReport, LinearFit, Regression
 from bellsketch.core.rewards import Reward, as_reward
 from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
+from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
 from bellsketch.tabular.certificate import Certificate
+from bellsketch.tabular.dirac import dirac_dp, dirac_td
+from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
 from bellsketch.tabular.mdp import MDP
+from bellsketch.tabular.moments import central_moments, kurtosis, moments_dp, moments_td, skewness
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
+from bellsketch.tabular.particles import GaussianMixture, Unrectified, particle_dp, particle_td
+from bellsketch.tabular.quantile import quantile_dp, quantile_td
 from bellsketch.tabular.sampling import estimate_return_range, sample_returns
 from bellsketch.tabular.sketch import SketchDP, SketchTD, sketch_dp, sketch_operator, sketch_td
 from bellsketch.tabular.solve import Solution, solve
@@ -67,6 +74,7 @@ __all__ = [
     "FitReport",
     "Fourier",
     "Gaussian",
+    "GaussianMixture",
     "GroundTruth",
     "Indicator",
     "Info",
@@ -90,29 +98,47 @@ __all__ = [
     "ToleranceError",
     "TranslationFamily",
     "UnknownNameError",
+    "Unrectified",
     "WithConstant",
     "anchor_decoder",
     "as_reward",
+    "categorical_dp",
+    "categorical_fixed_point",
     "categorical_projection",
+    "categorical_td",
+    "central_moments",
     "cramer",
     "dirac",
+    "dirac_dp",
+    "dirac_td",
     "environments",
     "estimate_return_range",
     "excess_cramer",
+    "expectile_dp",
+    "expectile_td",
+    "expectiles",
     "fine_decoder",
     "fit_coefficients",
     "fit_readout",
     "ground_truth",
     "kolmogorov",
+    "kurtosis",
     "make_features",
+    "moments_dp",
+    "moments_td",
     "monte_carlo",
+    "particle_dp",
+    "particle_td",
+    "quantile_dp",
     "quantile_projection",
+    "quantile_td",
     "run",
     "sample_returns",
     "schedules",
     "sketch_dp",
     "sketch_operator",
     "sketch_td",
+    "skewness",
     "solve",
     "squared_embedding_error",
     "wasserstein",

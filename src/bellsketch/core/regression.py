@@ -23,8 +23,11 @@ Function = Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, "n k"]]
 BLOCK = 1_000
 """Grid points evaluated at a time: a block of features stays in the processor's cache."""
 
-REPORT_POINTS = 20_000
+REPORT_POINTS = 10_000
 """Fit errors are looked for at no more than about this many evenly chosen grid points."""
+
+FAR_FROM_ZERO = 100.0
+"""Targets as large as this are fitted relative to their first value."""
 
 NORMAL_EQUATIONS_TOLERANCE = 1e-9
 """Normal equations are used only if forming them in float64 changes fitted values by less than this."""
@@ -141,9 +144,10 @@ class Regression:
             basis = self._factors.basis(phi, weights, row)
             for i, target in enumerate(targets):
                 values = target(points)
-                if row == 0 and self.intercept == "free":
-                    origins[i] = values[0]  # far from it, rounding in the features' mean would be magnified
-                values = values - origins[i]
+                if row == 0 and self.intercept == "free" and np.abs(values[0]).max() > FAR_FROM_ZERO:
+                    origins[i] = values[0]  # so that rounding in the features' mean is not magnified
+                if np.any(origins[i]):
+                    values = values - origins[i]
                 means[i] = means[i] + weights @ values
                 crosses[i] = crosses[i] + values.T @ basis
             row += len(points)
