@@ -74,8 +74,16 @@ def leaves_close(a, b):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
 
 
+def environments(quick):
+    """All environments, those beyond ``quick`` marked slow."""
+    names = bs.environments.NAMES
+    return pytest.mark.parametrize(
+        "name", [pytest.param(n, marks=() if n in quick else pytest.mark.slow) for n in names]
+    )
+
+
 @pytest.mark.parametrize("method", ROWS)
-@pytest.mark.parametrize("name", bs.environments.NAMES)
+@environments(quick=[n for n in bs.environments.NAMES if not n.endswith("_gaussian") or n == "tree_gaussian"])
 def test_distributions_means_and_seeds(name, method):
     mrp, span, row = model(name), return_range(name), ROWS[method]
     algorithm = row.make(mrp, row.num, span)
@@ -90,13 +98,8 @@ def test_distributions_means_and_seeds(name, method):
     leaves_close(bs.run(key, algorithm, row.steps).state, result.state)
 
 
-QUICK = ("random_chain", "loopy_fork_gaussian")
-
-
 @pytest.mark.parametrize("method", ROWS)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in bs.environments.NAMES]
-)
+@environments(quick=["loopy_fork_gaussian"])
 def test_jit_is_eager_and_vmap_is_a_loop(name, method):
     row = ROWS[method]
     algorithm = row.make(model(name), row.num, return_range(name))

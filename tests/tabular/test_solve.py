@@ -14,7 +14,7 @@ def test_means(name):
 
 
 @pytest.mark.parametrize("family", ["sigmoid", "gaussian", "tanh", "erf", "quartic", "morlet", "indicator", "fourier"])
-@pytest.mark.parametrize("num_features", [13, 20, 50])
+@pytest.mark.parametrize("num_features", [20, 50])
 @pytest.mark.parametrize("name", ["random_chain", "directed_chain", "tree", "cycle", "loopy_fork", "rowland23"])
 def test_the_certificate_is_never_below_the_true_error(name, num_features, family):
     result = solution(name, num_features, family)
