@@ -7,13 +7,14 @@ from scipy import stats
 
 import bellsketch as bs
 from bellsketch.core.expectiles import expectiles, first_order_conditions, impute_particles, spread_out
+from bellsketch.core.projections import midpoint_levels
 from bellsketch.tabular.backup import distributional_backup
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td, cumulative_operator
 from bellsketch.tabular.dirac import dirac_dp, dirac_td
 from bellsketch.tabular.expectile import expectile_dp
 from bellsketch.tabular.moments import central_moments, kurtosis, moments_dp, skewness
 from bellsketch.tabular.particles import GaussianMixture, Unrectified, mmd_loss, particle_dp
-from bellsketch.tabular.quantile import midpoint_levels, quantile_dp, quantile_td
+from bellsketch.tabular.quantile import quantile_dp, quantile_td
 from cases import by_hand_moments, model, return_range, truth
 
 KEY = jax.random.key(0)

@@ -44,7 +44,8 @@ class BellmanCoefficients:
             )
         if discount not in self.discounts:
             raise MissingRewardError(
-                f"discount {discount} has no Bellman coefficients; there are some for {self.discounts}"
+                f"discount {discount} has no Bellman coefficients; there are some for {self.discounts}."
+                " Fit them with this discount in the list"
             )
         return self.rewards.index(wanted), self.discounts.index(discount)
 

@@ -47,15 +47,18 @@ class AtomicDistribution:
 
     @property
     def mean(self) -> Float[Array, "*batch"]:
+        """E[Z]."""
         return self.expectation(lambda z: z)
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
+        """E[(Z − E Z)²]."""
         deviation = self.locations - self.mean[..., None]
         return namespace(deviation).sum(self.probabilities * deviation**2, axis=-1)
 
     @property
     def std(self) -> Float[Array, "*batch"]:
+        """The square root of the variance."""
         return self.variance**0.5
 
     def expectation(self, f: Callable[[Array], Any]) -> Float[Array, "*batch"]:

@@ -102,6 +102,7 @@ class TranslationFamily(FeatureMap):
         slope_factor: float = 1.0,
         margin: float = ANCHOR_MARGIN,
     ) -> Family:
+        """Anchors from end to end of the widened range, and ``slope_factor`` times the default slope 5w/L."""
         # Ten features that overlap by half are to cover the range: 0.5 × 10 w/s = L, so s = 5w/L.
         positive_count(num_features)
         slope = slope_factor * 5 * cls.width / return_range.width
@@ -214,6 +215,7 @@ class Indicator(FeatureMap):
 
     @classmethod
     def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Indicator":
+        """Bins of equal width from one end of the widened range to the other."""
         positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + 1))
 
@@ -248,6 +250,7 @@ class Bins(FeatureMap):
     def from_range(
         cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN, overlap: int = 1
     ) -> "Bins":
+        """Bins of equal width over the widened range."""
         positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + overlap), overlap)
 
@@ -283,6 +286,7 @@ class Fourier(FeatureMap):
 
     @classmethod
     def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Fourier":
+        """Harmonics whose period is the widened range."""
         wide = return_range.expand(margin)
         return cls(wide.low, wide.high, num_features)
 

@@ -62,12 +62,17 @@ def project_cdf(cdf: Callable[[np.ndarray], np.ndarray], support: Float[np.ndarr
 
 def quantile_projection(distribution: AtomicDistribution, num: int) -> AtomicDistribution:
     """The W₁ projection onto ``num`` equally weighted atoms: the quantiles at the midpoints (2i−1)/2m."""
-    if num < 1:
-        raise InputError(f"num={num}: a quantile projection needs at least one atom")
     xp = namespace(distribution.locations)
-    levels = (2 * np.arange(num) + 1) / (2 * num)
+    levels = midpoint_levels(num)
     locations = distribution.quantile(levels if xp is np else xp.asarray(levels))
     return AtomicDistribution(locations, xp.full(locations.shape, 1 / num))
+
+
+def midpoint_levels(num: int) -> Float[np.ndarray, " m"]:
+    """τ_i = (2i−1)/2m, the paper's levels of quantiles and expectiles."""
+    if num < 1:
+        raise InputError(f"num={num}: at least one particle, quantile or expectile is needed")
+    return (2 * np.arange(num) + 1) / (2 * num)
 
 
 def check_support(support: Any) -> Any:

@@ -84,7 +84,7 @@ def check_outcomes(
     state: np.ndarray, successor: np.ndarray, probability: np.ndarray, num_states: int, discount: float
 ) -> None:
     if not 0 <= discount < 1:
-        raise InputError(f"discount={discount}: must lie in [0, 1)")
+        raise InputError(f"discount={discount}: must lie in [0, 1); for undiscounted episodes try 0.999")
     if np.any((state < 0) | (state >= num_states) | (successor < TERMINAL) | (successor >= num_states)):
         raise InputError(f"outcomes: states must be numbered 0 to {num_states - 1}")
     if not np.all(np.isfinite(probability)):

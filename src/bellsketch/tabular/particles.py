@@ -17,12 +17,13 @@ from jaxtyping import Float
 from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
+from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.pytree import pytree
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.tabular.algorithm import Algorithm, Info
 from bellsketch.tabular.backup import DistributionalBackup, distributional_backup
 from bellsketch.tabular.mrp import MRP
-from bellsketch.tabular.quantile import equally_weighted, midpoint_levels, particle_targets
+from bellsketch.tabular.quantile import equally_weighted, particle_targets
 from bellsketch.tabular.sampling import transition_sampler
 from bellsketch.tabular.schedules import as_schedule
 from bellsketch.tabular.temporal_difference import TDState, TemporalDifference, Transition, is_synchronous

@@ -12,8 +12,7 @@ from jaxtyping import Float
 
 from bellsketch.core.arrays import Array
 from bellsketch.core.distributions import AtomicDistribution
-from bellsketch.core.errors import InputError
-from bellsketch.core.projections import quantile_projection
+from bellsketch.core.projections import midpoint_levels, quantile_projection
 from bellsketch.core.pytree import pytree, static
 from bellsketch.tabular.algorithm import Algorithm, Info
 from bellsketch.tabular.backup import DistributionalBackup, distributional_backup
@@ -21,13 +20,6 @@ from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.sampling import transition_sampler
 from bellsketch.tabular.schedules import as_schedule
 from bellsketch.tabular.temporal_difference import TDState, TemporalDifference, Transition, is_synchronous
-
-
-def midpoint_levels(num: int) -> Float[np.ndarray, " m"]:
-    """τ_i = (2i−1)/2m."""
-    if num < 1:
-        raise InputError(f"num={num}: at least one particle, quantile or expectile is needed")
-    return (2 * np.arange(num) + 1) / (2 * num)
 
 
 def equally_weighted(particles: Float[Array, "*b m"]) -> AtomicDistribution:
