@@ -67,6 +67,7 @@ class WalkThrough:
         centre = rows.mean(axis=0)
         _, s, components = np.linalg.svd(rows - centre, full_matrices=False)
         plane = components[:2].T
+        plane = plane * np.where((rows[0] - centre) @ plane > 0, -1.0, 1.0)  # signs are arbitrary: start lower left
         return (
             (self.path - centre) @ plane,
             (self.true_embedding - centre) @ plane,
@@ -176,7 +177,7 @@ def _plot_paths(axis: Axes, run_: WalkThrough) -> None:
         )
     axis.plot(*path[0, 0], "o", color="0.5", markersize=8, zorder=5)
     axis.set(xlabel="first principal component", ylabel="second")
-    axis.text(0.98, 0.02, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", fontsize=9)
+    axis.text(0.98, 0.95, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", va="top", fontsize=9)
     _letter(axis, "C", "embeddings, from φ(0) (grey) to the truth (×)")
 
 

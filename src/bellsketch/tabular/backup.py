@@ -42,11 +42,10 @@ def distributional_backup(mrp: MRP) -> DistributionalBackup:
     """The operator of a model. Continuous rewards are replaced by equally likely atoms."""
     split = mrp.split_rewards("quantiles")
     o = split.outcomes
-    column = np.arange(o.state.size) - np.searchsorted(o.state, o.state)
-    shape = (mrp.num_states, int(column.max()) + 1)
+    place = (o.state, o.column)
+    shape = (mrp.num_states, int(o.column.max()) + 1)
     probability, reward, discount = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     successor = np.zeros(shape, dtype=np.int32)
-    place = (o.state, column)
     probability[place] = o.probability
     reward[place] = np.array([r.mean for r in split.rewards])[o.reward]
     successor[place] = np.maximum(o.successor, 0)

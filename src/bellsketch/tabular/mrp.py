@@ -40,7 +40,13 @@ class Outcomes:
 
     @property
     def terminal(self) -> Any:
+        """Whether each outcome terminates."""
         return self.successor == TERMINAL
+
+    @property
+    def column(self) -> Any:
+        """The place of each outcome among those of its state: (state, column) are indices into a padded table."""
+        return np.arange(self.state.size) - np.searchsorted(self.state, self.state)
 
 
 class MRP:

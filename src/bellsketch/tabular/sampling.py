@@ -60,7 +60,7 @@ def transition_sampler(mrp: MRP) -> TransitionSampler:
         raise InputError("mrp: split its finite random rewards first, with mrp.split_rewards()")
     o = mrp.outcomes
     first = np.searchsorted(o.state, o.state)
-    column = np.arange(o.state.size) - first
+    column = o.column
     shape = (mrp.num_states, int(column.max()) + 1)
     cumulative = np.full(shape, 2.0)  # an impossible outcome: no uniform draw reaches it
     successor, reward = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
