@@ -59,9 +59,8 @@ class TestCategorical:
                 after = bs.cramer(*(dp.decode(np.asarray(dp.step(KEY, u)[0])) for u in (p, q))).max()
             ratios.append(np.sqrt(after / before))
         assert max(ratios) <= np.sqrt(0.9) + 1e-9
-        step = support[1] - support[0]
         norms = [np.linalg.norm(a, ord=2) for a in cumulative_operator(mrp, support).matrices]
-        assert all(0.94 < norm <= np.sqrt(0.9) + 1e-9 for norm in norms), (norms, step)
+        assert all(0.94 < norm <= np.sqrt(0.9) + 1e-9 for norm in norms), norms
 
     def test_td_finds_the_dp_fixed_point(self):
         mrp, support = model("random_chain"), np.linspace(0, 5.3, 20)
@@ -275,8 +274,10 @@ def test_dirac_is_the_value_function():
 def test_fine_decoding_beats_categorical_dp_at_equal_numbers(name, num):
     span = return_range(name)
     solution = bs.solve(model(name), num_features=num, return_range=span)
-    if solution.operator.spectral_radius() >= 1:
-        pytest.skip("iteration would diverge")
+    diverges = solution.operator.spectral_radius() >= 1
+    assert diverges == ((name, num) == ("cycle", 10))  # no other cell may excuse itself
+    if diverges:
+        pytest.skip("the spectral radius is not below 1")
     categorical = categorical_fixed_point(model(name), span.expand(0.05).points(num))
     exact = truth(name).distribution
     assert bs.cramer(solution.distributions, exact).max() < bs.cramer(categorical, exact).max()

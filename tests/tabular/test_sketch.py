@@ -187,6 +187,13 @@ class TestRun:
         with pytest.raises(bs.DivergenceError, match=r"at step \d+ stored numbers change by"):
             bs.solve(model("cycle"), num_features=10, method="iterate", iterations=200)
 
+    @pytest.mark.parametrize("mode", ["synchronous", "trajectory"])
+    def test_large_rewards_are_no_divergence(self, mode):
+        mrp = bs.MRP([[0.0, 1.0], [0.0, 0.0]], [0.0, 1e9], 0.9, [0.0, 1.0])
+        for algorithm in (bs.dirac_dp(mrp), bs.quantile_dp(mrp, 3), bs.dirac_td(mrp, 1.0, mode=mode)):
+            found = algorithm.decode(bs.run(jax.random.key(0), algorithm, 50).state)
+            np.testing.assert_allclose(found.mean, [9e8, 1e9])
+
     def test_arrays_that_jax_has_seen_in_single_precision(self):
         """JAX remembers by identity what it once rounded; a run must not be affected."""
         dp = bs.sketch_dp(self.mrp, *setup(self.mrp))

@@ -23,7 +23,7 @@ from bellsketch.core.pytree import pytree
 MAX_SEGMENTS = 50
 """A run is cut into at most this many jitted scans; between them progress is shown and divergence looked for."""
 DIVERGED = 1e6
-"""A step that changes a stored number by this many times the largest initial one is no transient."""
+"""A change by this many times the largest number in the algorithm and its initial state is no transient."""
 
 
 @pytree
@@ -88,7 +88,7 @@ def run(
       progress: show a bar.
 
     Raises:
-      DivergenceError: as soon as stored numbers change by a million times their initial size, or are not finite.
+      DivergenceError: as soon as stored numbers change by a million times what was there, or are not finite.
     """
     if num_steps < 0:
         raise InputError(f"num_steps={num_steps}: must not be negative")
@@ -104,7 +104,7 @@ def run(
         if state is None:
             state = _call(_init, None, *axes, key, algorithm)
         changes, history, steps = [], [], []
-        scale = max([1.0, *(float(np.abs(leaf).max(initial=0.0)) for leaf in jax.tree.leaves(state))])
+        scale = _largest_number((state, algorithm))
         for done in range(0, num_steps, segment):
             count = min(segment, num_steps - done)
             state, change = _call(_scan, count, *axes, key, algorithm, state, start + done)
@@ -161,15 +161,20 @@ def _call(
     return inner(key, algorithm, *rest)
 
 
+def _largest_number(tree: Any) -> float:
+    """The size of the largest number in any leaf: rewards and coefficients are among an algorithm's."""
+    return max([1.0, *(float(np.abs(np.asarray(leaf)).max(initial=0.0)) for leaf in jax.tree.leaves(tree))])
+
+
 def _check_divergence(change: np.ndarray, start: int, scale: float) -> None:
     bad = ~(change <= DIVERGED * scale)  # also catches NaN
     if not bad.any():
         return
     step = start + int(np.argmax(bad.reshape(-1, change.shape[-1]).any(axis=0))) + 1
     raise DivergenceError(
-        f"the iteration diverged: at step {step} stored numbers change by {change[bad].flat[0]:.3g}, having started at"
-        f" most {scale:.3g} large. Try more features or a larger ridge (the operator norm should be below 1),"
-        " intercept='free', method='solve', or for TD a smaller step size"
+        f"the iteration diverged: at step {step} stored numbers change by {change[bad].flat[0]:.3g}, where no reward,"
+        f" coefficient or initial number exceeds {scale:.3g}. Try more features or a larger ridge (the operator norm"
+        " should be below 1), intercept='free', method='solve', or for TD a smaller step size"
     )
 
 
