@@ -145,10 +145,14 @@ def expected_features(features: FeatureMap, reward: Reward, discount: float) -> 
     if reward.is_deterministic:
         return lambda returns: features(reward.atoms[0] + discount * returns)
 
+    kept: dict[bytes, np.ndarray] = {}  # a fit and its report look at the same points
+
     def target(returns: np.ndarray) -> np.ndarray:
-        total = np.zeros((len(returns), features.num_features))
-        for atom, weight in zip(reward.atoms, reward.weights, strict=True):
-            total += weight * features(atom + discount * returns)
-        return total
+        key = returns.tobytes()
+        if key not in kept:
+            kept[key] = np.zeros((len(returns), features.num_features))
+            for atom, weight in zip(reward.atoms, reward.weights, strict=True):
+                kept[key] += weight * features(atom + discount * returns)
+        return kept[key]
 
     return target

@@ -15,6 +15,8 @@ from bellsketch.core.checks import increasing
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 
+_GAUSS_LEGENDRE = np.polynomial.legendre.leggauss(8)
+
 
 def categorical_projection(distribution: AtomicDistribution, support: Float[Array, " n"]) -> AtomicDistribution:
     """The ℓ₂ projection onto distributions supported on the sorted points ``support``.
@@ -55,7 +57,7 @@ def project_cdf(cdf: Callable[[np.ndarray], np.ndarray], support: Float[np.ndarr
 
     The mass that a point gets is the difference of the mean CDF over the cells on either side.
     """
-    x, w = np.polynomial.legendre.leggauss(8)
+    x, w = _GAUSS_LEGENDRE
     cells = cdf(support[:-1, None] + np.diff(support)[:, None] * (x + 1) / 2) @ (w / 2)
     return np.diff(cells, prepend=0.0, append=1.0)
 

@@ -73,6 +73,7 @@ def run(
     vary: tuple[str, ...] = (),
     record_every: int | None = None,
     progress: bool = False,
+    stop_on_divergence: bool = True,
 ) -> Run:
     """Iterate an algorithm in float64 under one jitted scan, whatever JAX's precision is.
 
@@ -86,6 +87,7 @@ def run(
         axis of seeds: ``replace(td, step_size=Constant(rates)), vary=("step_size",)`` compares step sizes in one scan.
       record_every: keep the state after every so many steps.
       progress: show a bar.
+      stop_on_divergence: raise where numbers run away; otherwise go on, for example because other step sizes do not.
 
     Raises:
       DivergenceError: as soon as stored numbers change by a million times what was there, or are not finite.
@@ -109,7 +111,8 @@ def run(
             count = min(segment, num_steps - done)
             state, change = _call(_scan, count, *axes, key, algorithm, state, start + done)
             changes.append(np.asarray(change))
-            _check_divergence(changes[-1], start + done, scale)
+            if stop_on_divergence:
+                _check_divergence(changes[-1], start + done, scale)
             if record_every is not None:
                 history.append(jax.tree.map(np.asarray, state))
                 steps.append(start + done + count)

@@ -51,7 +51,12 @@ def categorical_dp(mrp: MRP, support: Any) -> CategoricalDP:
     """Categorical DP on any sorted support. Warns if the support cuts off part of the returns."""
     support = check_support(support)
     _warn_if_clipped(mrp, support)
-    return CategoricalDP(support, affine_operator(mrp, *_of_rewards(mrp, support)).on_device())
+    return CategoricalDP(support, categorical_operator(mrp, support).on_device())
+
+
+def categorical_operator(mrp: MRP, support: Float[np.ndarray, " n"]) -> AffineOperator:
+    """Π𝒯^π as a linear map of probabilities on a sorted support, on the host."""
+    return affine_operator(mrp, *_of_rewards(mrp, support))
 
 
 def categorical_fixed_point(mrp: MRP, support: Any) -> AtomicDistribution:

@@ -1,0 +1,90 @@
+"""From a figure's name to a run directory: cells side by side, kept as they finish, then the picture and the claims."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from bellsketch.core.errors import InputError
+from bellsketch.experiments.claims import Claim, write_claims
+from bellsketch.experiments.experiment import Cell, Experiment, Record
+from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run
+
+
+def reproduce(
+    experiment: Experiment,
+    out: Path,
+    *,
+    scale: str = "quick",
+    seed: int = 0,
+    jobs: int | None = None,
+    fresh: bool = False,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Claim]:
+    """Compute a figure, or what is missing of it, into a directory.
+
+    Args:
+      experiment: which figure.
+      out: gets ``config.json``, ``results.csv``, ``figure.png``, ``figure.pdf`` and ``claims.json``. A run that was
+        stopped is continued; a complete one is only drawn again.
+      scale: ``quick`` or ``full``.
+      seed: for everything random.
+      jobs: how many cells to compute side by side; default: one for each core. Timed figures always use one.
+      fresh: discard what the directory holds.
+      report: called with the number of cells done and their total.
+    """
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs={jobs}: must be at least 1")
+    settings = experiment.settings(scale, seed)
+    directory = RunDirectory(out, describe_run(experiment.name, scale, settings), fresh=fresh)
+    if not directory.results.exists():
+        jobs = 1 if experiment.timed else jobs or joblib.cpu_count()
+        directory.complete(_compute(experiment, settings, directory, jobs, report))
+    records = pd.read_csv(directory.results)
+    figure = experiment.plot(records)
+    for suffix in ("png", "pdf"):
+        figure.savefig(out / f"figure.{suffix}", dpi=130, metadata={"CreationDate": None} if suffix == "pdf" else None)
+    plt.close(figure)
+    claims = experiment.claims(records)
+    write_claims(out / "claims.json", claims)
+    return claims
+
+
+def _compute(
+    experiment: Experiment, settings: Any, directory: RunDirectory, jobs: int, report: Callable[[int, int], None]
+) -> list[Record]:
+    cells = experiment.cells(settings)
+    done = directory.finished()
+    missing = [cell for cell in cells if cell_key(cell) not in done]
+    report(len(cells) - len(missing), len(cells))
+    start = time.perf_counter()
+    try:
+        for cell, records, seconds in _measure_all(experiment, settings, missing, jobs):
+            directory.append(cell, records, seconds)
+            done[cell_key(cell)] = records
+            report(sum(cell_key(cell) in done for cell in cells), len(cells))
+    finally:
+        directory.config["seconds"] = round(directory.config["seconds"] + time.perf_counter() - start, 1)
+        directory.save_config()
+    return [record for cell in cells for record in done[cell_key(cell)]]
+
+
+def _measure_all(
+    experiment: Experiment, settings: Any, cells: list[Cell], jobs: int
+) -> Iterator[tuple[Cell, list[Record], float]]:
+    """Cells in the order in which they finish."""
+    if min(jobs, len(cells)) <= 1:
+        yield from (_measure(experiment.measure, settings, cell) for cell in cells)
+        return
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="all")
+    yield from parallel(joblib.delayed(_measure)(experiment.measure, settings, cell) for cell in cells)
+
+
+def _measure(measure: Any, settings: Any, cell: Cell) -> tuple[Cell, list[Record], float]:
+    start = time.perf_counter()
+    records = measure(settings, cell)
+    return cell, records, time.perf_counter() - start

@@ -1,0 +1,134 @@
+"""A directory that holds one run: its config, its records, and what is done of it if it was stopped."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import bellsketch
+from bellsketch.core.errors import InputError
+from bellsketch.experiments.experiment import Cell, Record
+
+PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "piqp", "pandas", "matplotlib")
+IDENTITY = ("experiment", "scale", "settings", "bellsketch")
+"""Entries of the config that two runs must share for one to continue the other."""
+
+
+def describe_run(name: str, scale: str, settings: Any) -> dict[str, Any]:
+    """Everything needed to run it again."""
+    plain = json.loads(json.dumps(dataclasses.asdict(settings)))
+    return {
+        "experiment": name,
+        "scale": scale,
+        "settings": plain,
+        "command": f"bellsketch reproduce {name} --scale {scale}" + (f" --seed {settings.seed}" * bool(settings.seed)),
+        "bellsketch": bellsketch.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source this runs from, marked if it was changed since; None if it is not a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changes = subprocess.run([*git, "status", "--porcelain", "-uno", "."], capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + (" with changes" if changes.strip() else "")
+
+
+class RunDirectory:
+    """``config.json``, then ``cells.jsonl`` with a line for each finished cell, and in the end ``results.csv``."""
+
+    def __init__(self, path: Path, config: dict[str, Any], *, fresh: bool = False):
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self._config, self._cells, self.results = (path / n for n in ("config.json", "cells.jsonl", "results.csv"))
+        if fresh:
+            for file in (self._config, self._cells, self.results):
+                file.unlink(missing_ok=True)
+        if self._config.exists():
+            self.config = self._check(config)
+        elif self.results.exists() or self._cells.exists():
+            raise InputError(f"out={path}: holds results but no config.json; choose another directory, or pass --fresh")
+        else:
+            self.config = {**config, "seconds": 0.0}
+            self.save_config()
+
+    def _check(self, config: dict[str, Any]) -> dict[str, Any]:
+        try:
+            there = json.loads(self._config.read_text(encoding="utf-8"))
+            differing = [key for key in IDENTITY if there[key] != config[key]]
+        except (ValueError, KeyError):
+            raise InputError(
+                f"{self._config} cannot be read as a config; choose another --out, or pass --fresh"
+            ) from None
+        if differing:
+            key = differing[0]
+            raise InputError(
+                f"out={self.path}: holds a run with other {key} ({_difference(there[key], config[key])});"
+                " choose another directory, or pass --fresh to replace it"
+            )
+        return there
+
+    def save_config(self) -> None:
+        _replace(self._config, json.dumps(self.config, indent=2, ensure_ascii=False) + "\n")
+
+    def finished(self) -> dict[str, list[Record]]:
+        """Records of finished cells, by :func:`cell_key`. A line cut short by a crash is not one of them."""
+        done: dict[str, list[Record]] = {}
+        if self._cells.exists():
+            for line in self._cells.read_bytes().split(b"\n"):
+                try:
+                    entry = json.loads(line)
+                    done[cell_key(entry["cell"])] = entry["records"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+        return done
+
+    def append(self, cell: Cell, records: list[Record], seconds: float) -> None:
+        """Keep a finished cell."""
+        line = json.dumps({"cell": cell, "records": records, "seconds": round(seconds, 3)})
+        with self._cells.open("ab") as file:
+            # A newline first, too: the last line may have been cut short.
+            file.write(b"\n" + line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def complete(self, records: list[Record]) -> None:
+        """All cells are done: write the table and forget the parts."""
+        _replace(self.results, pd.DataFrame(records).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+        self._cells.unlink(missing_ok=True)
+
+
+def cell_key(cell: Cell) -> str:
+    """A cell as text, the same whatever the order of its entries."""
+    return json.dumps(cell, sort_keys=True)
+
+
+def _difference(there: Any, here: Any) -> str:
+    """The first entry in which two configs differ, in words."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in {**there, **here}:
+            if there.get(key) != here.get(key):
+                return f"{key} {there.get(key)} there, {here.get(key)} here"
+    return f"{there} there, {here} here"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
