@@ -33,7 +33,8 @@ def test_direct_solve_agrees_with_iteration(name):
 @pytest.mark.parametrize(("name", "limit"), list(zip(SIX, [1.3, 1.05, 1.05, 1.05, 1.05, 1.7], strict=True)))
 def test_anchors_decode_nearly_as_well_as_the_projected_truth(name, num_features, limit):
     result = solution(name, num_features)
-    errors = evaluate(result, truth(name), jittered_decoders(jax.random.key(0), result, 20))
+    decoders = jittered_decoders(jax.random.key(0), result.features, result.return_range, 20)
+    errors = evaluate(result.sketch, truth(name), decoders).averaged()
     assert errors.cramer.max() <= limit * errors.cramer_projection.max()
 
 

@@ -32,7 +32,7 @@ class Demo:
             "largest regression error": [f"{r.max_regression_error:.1e}" for r in runs],
             "spectral radius": [f"{r.spectral_radius:.3f}" for r in runs],
             "embedding error ‖U − U^π‖": [f"{r.embedding_sq_error**0.5:.1e}" for r in runs],
-            "  its certified bound": [f"{r.certificate.bound:.1e}" for r in runs],
+            "  its certified bound": [f"{r.bound:.1e}" for r in runs],
             "Cramér distance, decoded onto 13 atoms": [f"{r.cramer:.1e}" for r in runs],
             "variance in two components": [f"{r.principal_components()[2]:.1%}" for r in runs],
         }

@@ -80,8 +80,10 @@ class Solve:
         errors = None
         if truth is not None:
             key = jax.random.key(self.seed)
-            decoders = jittered_decoders(key, solution, PAPER_JITTERS) if self.decode == "anchors" else None
-            errors = evaluate(solution, truth, decoders)
+            decoders = [solution.decoder]
+            if self.decode == "anchors":
+                decoders = jittered_decoders(key, solution.features, solution.return_range, PAPER_JITTERS)
+            errors = evaluate(solution.sketch, truth, decoders).averaged()
         if self.plot is not None:
             figure = solution.plot(truth)
             self.plot.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +142,7 @@ class Solve:
             cells = [str(x), f"{solution.mean[x]:.3f}", *(f"{q:.3f}" for q in quantiles[x])]
             cells.append(text_histogram(distributions[x], low, high, picture_width))
             if errors is not None:
-                cells += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[x]:.1e}"]
+                cells += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[0, x]:.1e}"]
             table.add_row(*cells)
         console.print(table)
         certificate = solution.certificate

@@ -5,17 +5,24 @@ from bellsketch.experiments import (
     bellman_coefficients,
     fig4,
     polynomial,
+    sfdp,
     tabular_full,
+    theory,
+    walk_through,
 )
 from bellsketch.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        walk_through.FIG2,
+        walk_through.FIG2_SIGMOID,
         fig4.EXPERIMENT,
         bellman_coefficients.EXPERIMENT,
         polynomial.EXPERIMENT,
         tabular_full.EXPERIMENT,
         anchor_range.EXPERIMENT,
+        sfdp.EXPERIMENT,
+        theory.EXPERIMENT,
     )
 }

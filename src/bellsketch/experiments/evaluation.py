@@ -27,6 +27,11 @@ class Errors:
     cramer_projection: Float[np.ndarray, "j s"]
     """The same for the truth projected onto the imputation's support: the best that the support allows."""
 
+    def averaged(self) -> "Errors":
+        """The mean over supports, as if there were one."""
+        averages = (distances.mean(axis=0, keepdims=True) for distances in (self.cramer, self.cramer_projection))
+        return Errors(self.embedding_sq_error, *averages)
+
 
 def evaluate(sketch: Float[np.ndarray, "s m"], truth: GroundTruth, decoders: list[Decoder]) -> Errors:
     """Compare a sketch with the truth, decoding it with each of ``decoders``."""

@@ -107,12 +107,11 @@ def plot(records: pd.DataFrame) -> Figure:
         if here["cramer_dirac"].iloc[0] > 0:
             axis.axhline(here["cramer_dirac"].iloc[0], color="black", linestyle=":", label="Dirac at the mean")
         axis.axhline(here["cramer_projection"].iloc[0], color="0.6", lw=4, zorder=0, label="best on this support")
-        axis.set(xscale="log", yscale="log", title=title(environment))
+        axis.set(xscale="log", yscale="log", title=title(environment), xlabel="step size")
     for axis in axes.flat[len(environments) :]:
         axis.axis("off")
     handles = {line.get_label(): line for axis in axes.flat for line in axis.get_lines()}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=8, frameon=False)
-    figure.supxlabel("step size", fontsize=9)
     figure.supylabel("Cramér distance", fontsize=9)
     return figure
 

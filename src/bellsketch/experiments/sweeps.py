@@ -111,7 +111,7 @@ def _sketch_records(
             "embedding_sq_error": float(errors.embedding_sq_error.max()),
             "max_regression_error": fit.max_error,
         }
-        records += _jitter_rows(shared, errors.cramer.max(axis=1), errors.cramer_projection.max(axis=1))
+        records += jitter_rows(shared, errors.cramer.max(axis=1), errors.cramer_projection.max(axis=1))
     return records
 
 
@@ -129,7 +129,7 @@ def _baseline_records(settings: SweepSettings, case: Problem, num: int) -> list[
     shared = {"environment": case.name, "num_features": num}
     certain = float(np.max(cramer(dirac(case.mrp.value), case.truth.distribution)))
     return [
-        *_jitter_rows({**shared, "method": "categorical"}, distances, best),
+        *jitter_rows({**shared, "method": "categorical"}, distances, best),
         {**shared, "method": "dirac", "cramer": certain},
     ]
 
@@ -138,7 +138,7 @@ def _at_zero(support: np.ndarray) -> Any:
     return categorical_projection(dirac(np.zeros(())), support).probabilities
 
 
-def _jitter_rows(shared: Record, distances: np.ndarray, best: np.ndarray) -> list[Record]:
+def jitter_rows(shared: Record, distances: np.ndarray, best: np.ndarray) -> list[Record]:
     """One row for each jitter; both distances are the largest over states."""
     return [
         {**shared, "jitter": j, "cramer": float(d), "excess_cramer": float(d - b)}

@@ -1,13 +1,17 @@
 """The paper's walk-through (Fig. 2 and its sigmoid twin): Sketch-DP on the loopy fork, panel by panel."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from bellsketch.core.coefficients import fit_coefficients
@@ -17,8 +21,11 @@ from bellsketch.core.imputation import Decoder
 from bellsketch.core.metrics import cramer, squared_embedding_error
 from bellsketch.core.projections import categorical_projection
 from bellsketch.core.ranges import ReturnRange
+from bellsketch.experiments.claims import Claim
+from bellsketch.experiments.experiment import Cell, Experiment, Record
+from bellsketch.experiments.sweeps import OURS, PAPERS
 from bellsketch.tabular.algorithm import run
-from bellsketch.tabular.certificate import Certificate, certify
+from bellsketch.tabular.certificate import certify
 from bellsketch.tabular.environments import make
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth
 from bellsketch.tabular.sketch import SketchDP, sketch_operator
@@ -34,18 +41,35 @@ STATE_COLOURS = ("tab:blue", "tab:orange", "tab:red", "tab:green")
 
 @dataclasses.dataclass(frozen=True)
 class WalkThrough:
-    """One run of Sketch-DP with everything the figure shows."""
+    """One run of Sketch-DP, and everything the figure shows of it."""
 
     name: str
-    features: FeatureMap
-    truth: GroundTruth
-    true_embedding: Float[np.ndarray, "s m"]
+    """``fourier`` or ``sigmoid``."""
     path: Float[np.ndarray, "t s m"]
     """The sketches after 0, 1, 2, … iterations."""
-    decoder: Decoder
-    certificate: Certificate
     max_regression_error: float
     spectral_radius: float
+    bound: float
+    """Of the certificate."""
+
+    @property
+    def features(self) -> FeatureMap:
+        if self.name == "fourier":
+            return Fourier(FEATURE_RANGE.low, FEATURE_RANGE.high, NUM_FEATURES)
+        return Sigmoid(FEATURE_RANGE.points(NUM_FEATURES), 5 * Sigmoid.width / REGRESSION_RANGE.width)
+
+    @property
+    def decoder(self) -> Decoder:
+        """Onto an even grid of as many points as there are features."""
+        return Decoder(self.features, FEATURE_RANGE.points(NUM_FEATURES))
+
+    @property
+    def truth(self) -> GroundTruth:
+        return _truth()
+
+    @functools.cached_property
+    def true_embedding(self) -> Float[np.ndarray, "s m"]:
+        return self.truth.embedding(self.features)
 
     @property
     def final(self) -> Float[np.ndarray, "s m"]:
@@ -61,45 +85,38 @@ class WalkThrough:
         """Of the distributions decoded onto the even grid, the largest over states."""
         return float(cramer(self.decoder(self.final), self.truth.distribution).max())
 
-    def principal_components(self) -> tuple[Float[np.ndarray, "t s 2"], Float[np.ndarray, "s 2"], float]:
-        """The path and the truth on the path's first two components, and the share of variance these explain."""
+    def principal_components(self) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"], float]:
+        """The path's first two components, its centre, and the share of variance these two explain."""
         rows = self.path.reshape(-1, self.path.shape[-1])
         centre = rows.mean(axis=0)
         _, s, components = np.linalg.svd(rows - centre, full_matrices=False)
         plane = components[:2].T
         plane = plane * np.where((rows[0] - centre) @ plane > 0, -1.0, 1.0)  # signs are arbitrary: start lower left
-        return (
-            (self.path - centre) @ plane,
-            (self.true_embedding - centre) @ plane,
-            float((s[:2] ** 2).sum() / (s**2).sum()),
-        )
+        return plane, centre, float((s[:2] ** 2).sum() / (s**2).sum())
 
 
-def walk_through(key: jax.Array, name: str, *, intercept: str = "free", ridge: float = 1e-9) -> WalkThrough:
+@functools.cache
+def _truth() -> GroundTruth:
+    return ground_truth(make("loopy_fork"))
+
+
+def walk_through(
+    key: jax.Array, name: str, *, intercept: str = "free", ridge: float = 1e-9, iterations: int = ITERATIONS
+) -> WalkThrough:
     """Run the walk-through with ``fourier`` or ``sigmoid`` features."""
     mrp = make("loopy_fork")
-    anchors = FEATURE_RANGE.points(NUM_FEATURES)
-    features: FeatureMap = {
-        "fourier": Fourier(FEATURE_RANGE.low, FEATURE_RANGE.high, NUM_FEATURES),
-        "sigmoid": Sigmoid(anchors, 5 * Sigmoid.width / REGRESSION_RANGE.width),
-    }[name]
-    grid = REGRESSION_RANGE.grid(margin=0.0)
+    blank = WalkThrough(name, np.zeros((1, mrp.num_states, NUM_FEATURES)), np.nan, np.nan, np.nan)
+    features, grid = blank.features, REGRESSION_RANGE.grid(margin=0.0)
     coefficients = fit_coefficients(features, grid, mrp.rewards, (mrp.discount, 0.0), ridge=ridge, intercept=intercept)
     operator = sketch_operator(mrp, coefficients)
-    decoder = Decoder(features, anchors)
-    result = run(key, SketchDP(features, operator.on_device(), decoder), ITERATIONS, record_every=1)
+    result = run(key, SketchDP(features, operator.on_device(), blank.decoder), iterations, record_every=1)
     start = np.broadcast_to(features(0.0), result.state.shape)
-    truth = ground_truth(mrp)
     return WalkThrough(
         name,
-        features,
-        truth,
-        truth.embedding(features),
         np.concatenate([start[None], result.history]),
-        decoder,
-        certify(mrp, coefficients, operator, result.state),
         coefficients.max_error,
         operator.spectral_radius(),
+        certify(mrp, coefficients, operator, result.state).bound,
     )
 
 
@@ -108,8 +125,8 @@ def walk_through(key: jax.Array, name: str, *, intercept: str = "free", ridge: f
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def plot_walk_through(runs: list[WalkThrough]) -> Figure:
-    """Panels A–E, one row per feature map."""
+def plot_walk_through(runs: list[WalkThrough], beside: WalkThrough | None = None) -> Figure:
+    """Panels A–E, one row per feature map. The path of a run ``beside`` it is drawn dashed."""
     figure = plt.figure(figsize=(15, 3.9 * len(runs)), layout="constrained")
     rows = np.atleast_1d(np.array(figure.subfigures(len(runs), 1)))
     for row, run_ in zip(rows, runs, strict=True):
@@ -118,7 +135,7 @@ def plot_walk_through(runs: list[WalkThrough]) -> Figure:
         a, b = left.subplots(2, 1, height_ratios=[1.15, 1])
         _plot_model(a)
         _plot_features(b, run_)
-        _plot_paths(middle.subplots(), run_)
+        _plot_paths(middle.subplots(), run_, beside)
         _plot_decoded(right.subplots(2, 4, sharex=True, sharey="row"), run_)
     return figure
 
@@ -166,8 +183,9 @@ def _plot_features(axis: Axes, run_: WalkThrough) -> None:
     _letter(axis, "B", "features φ(z)" + ("" if shown.stop is None else " (first 5)") + "; μ on white")
 
 
-def _plot_paths(axis: Axes, run_: WalkThrough) -> None:
-    path, truth, explained = run_.principal_components()
+def _plot_paths(axis: Axes, run_: WalkThrough, beside: WalkThrough | None) -> None:
+    plane, centre, explained = run_.principal_components()
+    path, truth = (run_.path - centre) @ plane, (run_.true_embedding - centre) @ plane
     for state, colour in enumerate(STATE_COLOURS):
         axis.plot(*path[:, state].T, "-", color=colour, linewidth=0.8, alpha=0.6)
         axis.plot(*path[:, state].T, ".", color=colour, markersize=3.5)
@@ -175,9 +193,15 @@ def _plot_paths(axis: Axes, run_: WalkThrough) -> None:
         axis.annotate(
             str(state + 1), truth[state], xytext=(8, 4), textcoords="offset points", color=colour, fontsize=10
         )
+        if beside is not None:
+            axis.plot(*((beside.path[:, state] - centre) @ plane).T, "--", color="black", linewidth=0.7)
     axis.plot(*path[0, 0], "o", color="0.5", markersize=8, zorder=5)
     axis.set(xlabel="first principal component", ylabel="second")
     axis.text(0.98, 0.95, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", va="top", fontsize=9)
+    if beside is not None:
+        labels = {"-": "no intercept (the paper's)", "--": "free intercept (ours)"}
+        handles = [Line2D([], [], color="black", linestyle=style, label=text) for style, text in labels.items()]
+        axis.legend(handles=handles, fontsize=7, frameon=False, loc="lower right")
     _letter(axis, "C", "embeddings, from φ(0) (grey) to the truth (×)")
 
 
@@ -187,14 +211,15 @@ def _plot_decoded(axes: np.ndarray, run_: WalkThrough) -> None:
     bins = np.linspace(-4.5, 4.5, 91)
     scale = (support[1] - support[0]) / (bins[1] - bins[0])  # so that the histogram lies under the stems
     shades = plt.colormaps["viridis_r"](np.linspace(0.05, 1.0, len(SHOWN_ITERATIONS)))
-    imputed = {k: run_.decoder(run_.path[k]) for k in SHOWN_ITERATIONS}
+    shown = [k for k in SHOWN_ITERATIONS if k < len(run_.path)]
+    imputed = {k: run_.decoder(run_.path[k]) for k in shown}
     for state, (top, bottom) in enumerate(axes.T):
         true = run_.truth.distribution[state]
         weights = true.probabilities * scale
         top.hist(true.locations, bins=bins, weights=weights, color=STATE_COLOURS[state], alpha=0.35)
         _stems(top, projected[state], STATE_COLOURS[state])
         _stems(bottom, projected[state], "0.6")
-        for k, shade in zip(SHOWN_ITERATIONS, shades, strict=True):
+        for k, shade in zip(shown, shades, strict=False):
             bottom.plot(support, imputed[k].probabilities[state], color=shade, linewidth=1.3, label=f"{k}")
         top.text(0.03, 0.9, f"state {state + 1}", transform=top.transAxes, fontsize=9, color=STATE_COLOURS[state])
         bottom.set_xlabel("return")
@@ -209,3 +234,150 @@ def _stems(axis: Axes, distribution: AtomicDistribution, colour: str) -> None:
     lines = axis.stem(distribution.locations, distribution.probabilities, basefmt=" ", linefmt="-", markerfmt="o")
     lines.markerline.set(color=colour, markersize=4)
     lines.stemlines.set(color=colour, linewidth=1.2)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# As experiments: fig2 and fig2-sigmoid
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The paper's; ``features`` tells its two figures apart."""
+
+    features: str
+    iterations: int = ITERATIONS
+    ridge: float = 1e-9
+    seed: int = 0
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """The paper's form of the regression, and ours."""
+    return [{"features": settings.features, "intercept": form} for form in (PAPERS, OURS)]
+
+
+def measure(settings: Settings, cell: Cell) -> list[Record]:
+    """A row for each iteration and state, with its sketch."""
+    run_ = walk_through(
+        jax.random.key(settings.seed),
+        cell["features"],
+        intercept=cell["intercept"],
+        ridge=settings.ridge,
+        iterations=settings.iterations,
+    )
+    shared = {
+        **cell,
+        "max_regression_error": run_.max_regression_error,
+        "spectral_radius": run_.spectral_radius,
+        "bound": run_.bound if np.isfinite(run_.bound) else None,
+    }
+    return [
+        {**shared, "iteration": t, "state": x + 1, **{f"u{i}": float(value) for i, value in enumerate(sketch)}}
+        for t, sketches in enumerate(run_.path)
+        for x, sketch in enumerate(sketches)
+    ]
+
+
+def from_records(records: pd.DataFrame, intercept: str) -> WalkThrough:
+    """The run that left these records."""
+    rows = records[records["intercept"] == intercept].sort_values(["iteration", "state"])
+    path = rows[[f"u{i}" for i in range(NUM_FEATURES)]].to_numpy().reshape(-1, rows["state"].nunique(), NUM_FEATURES)
+    first = rows.iloc[0]
+    bound = float(first["bound"]) if pd.notna(first["bound"]) else np.inf
+    return WalkThrough(
+        str(first["features"]), path, float(first["max_regression_error"]), float(first["spectral_radius"]), bound
+    )
+
+
+def plot(records: pd.DataFrame) -> Figure:
+    """Panels A–E for the paper's form, with our path beside it."""
+    return plot_walk_through([from_records(records, PAPERS)], from_records(records, OURS))
+
+
+def claims(records: pd.DataFrame) -> list[Claim]:
+    """What Sec. 3.2 and its appendix say of these figures."""
+    papers, ours = from_records(records, PAPERS), from_records(records, OURS)
+    figure, where, least = {
+        "fourier": ("fig2", "Sec. Sketch-DP at work, Fig. 2", 0.7),
+        "sigmoid": ("fig2-sigmoid", "App. Sketch-DP example with sigmoidal features", 0.97),
+    }[papers.name]
+
+    def claim(
+        name: str, statement: str, measured: Callable[[WalkThrough], float], relation: str, threshold: float, what: str
+    ) -> Claim:
+        detail = f"{what}; free intercept: {measured(ours):.3g}"
+        return Claim(f"{figure}.{name}", statement, where, measured(papers), relation, threshold, detail)
+
+    return [
+        claim(
+            "two-components",
+            f"Two principal components explain more than {least:.0%} of the variance",
+            lambda run_: run_.principal_components()[2],
+            ">",
+            least,
+            "their share",
+        ),
+        claim(
+            "converges",
+            "The estimates converge to close proximity of the truth",
+            lambda run_: (run_.embedding_sq_error / _start_error(run_)) ** 0.5,
+            "<",
+            0.01,
+            "embedding error, relative to that of the start, largest over states",
+        ),
+        claim(
+            "nearer-to-4",
+            "The embeddings of states 1 and 2 are nearer to that of state 4 than of state 3",
+            _nearness,
+            "<",
+            1.0,
+            "larger ratio of distances",
+        ),
+        claim(
+            "every-third",
+            "The update pattern comes from paths of length 3 between rewards: a state moves every third iteration",
+            _off_beat,
+            "<",
+            0.05,
+            "largest move off the beat over largest move on it, first 12 iterations",
+        ),
+        claim(
+            "decodes",
+            "The decoded distributions become close to the projected truth",
+            lambda run_: run_.cramer / _projection_distance(run_),
+            "<",
+            1.1,
+            "Cramér distance to the truth over that of the projection, largest over states",
+        ),
+    ]
+
+
+def _start_error(run_: WalkThrough) -> float:
+    return float(squared_embedding_error(run_.path[0], run_.true_embedding).max())
+
+
+def _nearness(run_: WalkThrough) -> float:
+    """Of states 1 and 2: the distance to state 4 over that to state 3."""
+    distances = np.linalg.norm(run_.final[:2, None] - run_.final[None, 2:], axis=-1)
+    return float((distances[:, 1] / distances[:, 0]).max())
+
+
+def _off_beat(run_: WalkThrough) -> float:
+    """Rewards are paid in states 3 and 4, reach state 2 one iteration later, and state 1 after another."""
+    moves = np.linalg.norm(np.diff(run_.path[:13], axis=0), axis=-1)
+    beat = np.array([2, 1, 0, 0])  # the first iteration that moves each state
+    on = (np.arange(len(moves))[:, None] - beat) % 3 == 0
+    return float(moves[~on].max() / moves[on].max())
+
+
+def _projection_distance(run_: WalkThrough) -> float:
+    return float(run_.truth.cramer_to.of_projection(np.asarray(run_.decoder.support)).max())
+
+
+def _experiment(name: str, features: str, title: str) -> Experiment:
+    settings = Settings(features)
+    return Experiment(name, title, settings, settings, cells, measure, plot, claims)
+
+
+FIG2 = _experiment("fig2", "fourier", "The walk-through on the loopy fork, with sinusoidal features")
+FIG2_SIGMOID = _experiment("fig2-sigmoid", "sigmoid", "The walk-through with sigmoid features")
