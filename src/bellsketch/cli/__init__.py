@@ -11,12 +11,14 @@ from rich.markup import escape
 import bellsketch
 from bellsketch.cli.compare import Compare
 from bellsketch.cli.demo import Demo
+from bellsketch.cli.reproduce import Reproduce
 from bellsketch.cli.solve import Solve
 from bellsketch.core.errors import BellsketchError, BellsketchWarning
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo", prefix_name=False)]
     | Annotated[Compare, tyro.conf.subcommand("compare", prefix_name=False)]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]
     | Annotated[Solve, tyro.conf.subcommand("solve", prefix_name=False)]
 )
 
@@ -39,4 +41,6 @@ def main(arguments: list[str] | None = None) -> int:
         except BellsketchError as error:
             console.print(f"[red]error:[/] {escape(str(error))}")
             return 2
+        except KeyboardInterrupt:
+            return 130
     return 0

@@ -3,6 +3,7 @@
 from bellsketch.experiments import (
     anchor_range,
     bellman_coefficients,
+    beyond,
     fig4,
     polynomial,
     sfdp,
@@ -24,5 +25,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         anchor_range.EXPERIMENT,
         sfdp.EXPERIMENT,
         theory.EXPERIMENT,
+        beyond.EXPERIMENT,
     )
 }

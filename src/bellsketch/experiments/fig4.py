@@ -1,5 +1,7 @@
 """Figure 4: Sketch-DP on three environments, over numbers of features and slopes."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -19,13 +21,13 @@ def plot(records: pd.DataFrame) -> Figure:
     """Left: over m at the default slope. Right: over the slope at 50 features."""
     columns = records["environment"].nunique()
     figure = plt.figure(figsize=(5.2 * columns, 6.8), layout="constrained")
-    left, right = figure.subfigures(1, 2)
-    draw_sweeps(left, right, records)
+    parts: Any = figure.subfigures(1, 2)
+    draw_sweeps(parts[0], parts[1], records)
     sweep_legend(figure, dict.fromkeys(records["features"].dropna()))
     return figure
 
 
-def draw_sweeps(over_num: Figure, over_slope: Figure, records: pd.DataFrame) -> None:
+def draw_sweeps(over_num: Any, over_slope: Any, records: pd.DataFrame) -> None:
     """The sweep over m into one (sub)figure, that over the slope into another."""
     columns = records["environment"].nunique()
     is_default = records["slope_factor"].isna() | (records["slope_factor"] == 1.0)

@@ -13,7 +13,7 @@ from bellsketch.experiments.problems import title
 from bellsketch.experiments.sweeps import FAMILY_NAMES, OURS, PAPERS
 
 COLOURS = dict(zip(FAMILY_NAMES, [f"C{i}" for i in (0, 1, 2, 9, 3, 6, 5, 8)], strict=True))
-STYLES = {PAPERS: "-", OURS: "--"}
+STYLES: dict[str, Any] = {PAPERS: "-", OURS: "--"}
 INTERCEPT_LABELS = {PAPERS: "no intercept (the paper's)", OURS: "free intercept (ours)"}
 METRICS = {
     "embedding_sq_error": "squared\nembedding error",

@@ -80,7 +80,7 @@ def _measure_all(
     if min(jobs, len(cells)) <= 1:
         yield from (_measure(experiment.measure, settings, cell) for cell in cells)
         return
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="all")
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     yield from parallel(joblib.delayed(_measure)(experiment.measure, settings, cell) for cell in cells)
 
 

@@ -1,5 +1,7 @@
 """The paper's extended tabular results: all environments, deterministic and Gaussian, over m and slope."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
@@ -18,7 +20,7 @@ WHERE = "App. Extended tabular results, first figure"
 def plot(records: pd.DataFrame) -> Figure:
     """(a) deterministic over m, (b) over slope, (c) Gaussian over m, (d) over slope."""
     figure = plt.figure(figsize=(17, 21), layout="constrained")
-    parts = figure.subfigures(4, 1)
+    parts: Any = figure.subfigures(4, 1)
     for first, names, kind in ((0, DETERMINISTIC, "deterministic"), (2, GAUSSIAN, "Gaussian")):
         rows = records[records["environment"].isin(names)]
         draw_sweeps(parts[first], parts[first + 1], rows)

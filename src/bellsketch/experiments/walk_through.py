@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import matplotlib.pyplot as plt
@@ -199,7 +200,7 @@ def _plot_paths(axis: Axes, run_: WalkThrough, beside: WalkThrough | None) -> No
     axis.set(xlabel="first principal component", ylabel="second")
     axis.text(0.98, 0.95, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", va="top", fontsize=9)
     if beside is not None:
-        labels = {"-": "no intercept (the paper's)", "--": "free intercept (ours)"}
+        labels: dict[Any, str] = {"-": "no intercept (the paper's)", "--": "free intercept (ours)"}
         handles = [Line2D([], [], color="black", linestyle=style, label=text) for style, text in labels.items()]
         axis.legend(handles=handles, fontsize=7, frameon=False, loc="lower right")
     _letter(axis, "C", "embeddings, from φ(0) (grey) to the truth (×)")
