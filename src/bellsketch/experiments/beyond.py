@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.errors import DivergenceError
 from bellsketch.core.families import make_features
+from bellsketch.core.features import WithConstant
 from bellsketch.core.imputation import fine_decoder
 from bellsketch.core.metrics import cramer, squared_embedding_error
 from bellsketch.experiments.claims import Claim
@@ -28,7 +29,14 @@ from bellsketch.tabular.quantile import quantile_dp
 from bellsketch.tabular.sketch import sketch_operator
 
 WHERE = "ours"
-INTERCEPTS = {"none": ":", "penalised": "--", "free": "-"}
+FREE = "free (ours)"
+INTERCEPTS: dict[str, dict[str, Any]] = {
+    "none (the paper's text)": {"ls": "-", "color": "C1"},
+    "constant feature (its other form)": {"ls": "-", "color": "C3"},
+    "penalised, not iterated": {"ls": "--", "color": "C2"},
+    FREE: {"ls": ":", "color": "C0", "lw": 3},
+}
+"""On endless episodes the second loses a little of its constant in every backup."""
 DECODINGS = {"anchors": "C1", "fine": "C0", "categorical": "0.3", "quantile": "C2"}
 SUPPORT_MARGIN = 0.05  # of the categorical support, as tight as an estimated range allows
 
@@ -64,19 +72,18 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
     return [{**cell, **record} for record in part(settings, cell["environment"], cell["num_features"])]
 
 
-def _intercepts(settings: Settings, name: str, num: int) -> list[Record]:
-    case = problem(name, settings.seed)
+def _intercepts(settings: Settings, environment: str, num: int) -> list[Record]:
+    case = problem(environment, settings.seed)
     mrp, features = case.mrp, make_features("sigmoid", case.return_range, num)
     grid, discounts = case.return_range.grid(), (case.mrp.discount, 0.0)
-    fits = [fit_coefficients(features, grid, mrp.rewards, discounts, intercept=form) for form in INTERCEPTS]
-    operators = [sketch_operator(mrp, fit) for fit in fits]
-    start = np.tile(features(0.0), (mrp.num_states, 1))
-    sketches = iterate(operators, np.stack([start] * len(fits)), settings.iterations)
-    truth = case.truth.embedding(features)
-    return [
-        {"method": form, "value": _finite(squared_embedding_error(sketch, truth).max())}
-        for form, sketch in zip(INTERCEPTS, sketches, strict=True)
-    ]
+    truth, records = case.truth.embedding(features), []
+    forms = [(features, "none"), (WithConstant(features), "none"), (features, "penalised"), (features, "free")]
+    for name, (phi, form) in zip(INTERCEPTS, forms, strict=True):
+        fit = fit_coefficients(phi, grid, mrp.rewards, discounts, intercept=form)
+        start = np.tile(phi(0.0), (1, mrp.num_states, 1))
+        sketch = iterate([sketch_operator(mrp, fit)], start, settings.iterations)[0, :, :num]
+        records.append({"method": name, "value": _finite(squared_embedding_error(sketch, truth).max())})
+    return records
 
 
 def _decodings(settings: Settings, name: str, num: int) -> list[Record]:
@@ -133,7 +140,7 @@ def plot(records: pd.DataFrame) -> Figure:
     top, bottom = parts
     left, right = top.subfigures(1, 2, width_ratios=[1.75, 1])
     left.suptitle("A  The free intercept, where episodes never end", x=0.01, ha="left", fontweight="bold")
-    _plot_lines(left, records[records["part"] == "intercept"], {f: {"ls": s} for f, s in INTERCEPTS.items()}, 1)
+    _plot_lines(left, records[records["part"] == "intercept"], INTERCEPTS, 1)
     right.suptitle("B  Certified bound against true error", x=0.01, ha="left", fontweight="bold")
     _plot_certificates(right.subplots(), records[records["part"] == "certificate"])
     bottom.suptitle("C  The same m numbers, decoded onto anchors or finely", x=0.01, ha="left", fontweight="bold")
@@ -144,12 +151,13 @@ def plot(records: pd.DataFrame) -> Figure:
 def _plot_lines(part: Any, rows: pd.DataFrame, styles: dict[str, dict[str, Any]], num_rows: int) -> None:
     environments = list(dict.fromkeys(rows["environment"]))
     num_rows = min(num_rows, len(environments))
+    floor = 1e-7 if "fine" in styles else 0.0  # quantiles can be exact
     axes = part.subplots(num_rows, -(-len(environments) // num_rows), sharex=True, squeeze=False)
     for axis, environment in zip(axes.flat, environments, strict=False):
         for method, style in styles.items():
             line = rows[(rows["environment"] == environment) & (rows["method"] == method)]
-            drawn = np.maximum(line["value"], 1e-12)  # quantiles can be exact
-            axis.loglog(line["num_features"], drawn, marker=".", label=method, **{"color": "C0", **style})
+            drawn = np.maximum(line["value"], floor)
+            axis.loglog(line["num_features"], drawn, marker=".", label=method, **style)
         nums = sorted(set(rows["num_features"]))
         axis.set_xticks(nums, [str(num) for num in nums])
         axis.minorticks_off()
@@ -177,7 +185,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         for part in ("intercept", "decoding")
     )
     resolved = intercept[intercept.index.get_level_values("num_features") >= 20]
-    gain = resolved["free"] / resolved[["none", "penalised"]].min(axis=1)
+    gain = resolved[FREE] / resolved[list(INTERCEPTS)[:2]].min(axis=1)
     converged = decoding.dropna()
     fine = converged["fine"] / converged["anchors"]
     beats = converged["fine"] / converged["categorical"]
@@ -195,7 +203,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             "Where episodes never end, the free intercept's error is no larger than that of either form of the paper",
             gain.max(),
             "≤",
-            1.01,
+            1.0,
             f"largest ratio of squared errors, m ≥ 20; smallest {gain.min():.1g}; {_where(gain)}",
         ),
         claim(

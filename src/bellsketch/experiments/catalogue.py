@@ -4,20 +4,20 @@ from bellsketch.experiments import (
     anchor_range,
     bellman_coefficients,
     beyond,
+    fig2,
     fig4,
     polynomial,
     sfdp,
     tabular_full,
     theory,
-    walk_through,
 )
 from bellsketch.experiments.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        walk_through.FIG2,
-        walk_through.FIG2_SIGMOID,
+        fig2.FIG2,
+        fig2.FIG2_SIGMOID,
         fig4.EXPERIMENT,
         bellman_coefficients.EXPERIMENT,
         polynomial.EXPERIMENT,

@@ -2,13 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,9 +20,6 @@ from bellsketch.core.imputation import Decoder
 from bellsketch.core.metrics import cramer, squared_embedding_error
 from bellsketch.core.projections import categorical_projection
 from bellsketch.core.ranges import ReturnRange
-from bellsketch.experiments.claims import Claim
-from bellsketch.experiments.experiment import Cell, Experiment, Record
-from bellsketch.experiments.sweeps import OURS, PAPERS
 from bellsketch.tabular.algorithm import run
 from bellsketch.tabular.certificate import certify
 from bellsketch.tabular.environments import make
@@ -188,14 +183,14 @@ def _plot_paths(axis: Axes, run_: WalkThrough, beside: WalkThrough | None) -> No
     plane, centre, explained = run_.principal_components()
     path, truth = (run_.path - centre) @ plane, (run_.true_embedding - centre) @ plane
     for state, colour in enumerate(STATE_COLOURS):
-        axis.plot(*path[:, state].T, "-", color=colour, linewidth=0.8, alpha=0.6)
+        axis.plot(*path[:, state].T, "-", color=colour, linewidth=1.4, alpha=0.7)
         axis.plot(*path[:, state].T, ".", color=colour, markersize=3.5)
         axis.plot(*truth[state], "x", color=colour, markersize=11, markeredgewidth=2.5)
         axis.annotate(
             str(state + 1), truth[state], xytext=(8, 4), textcoords="offset points", color=colour, fontsize=10
         )
         if beside is not None:
-            axis.plot(*((beside.path[:, state] - centre) @ plane).T, "--", color="black", linewidth=0.7)
+            axis.plot(*((beside.path[:, state] - centre) @ plane).T, "--", color="black", linewidth=0.6, alpha=0.7)
     axis.plot(*path[0, 0], "o", color="0.5", markersize=8, zorder=5)
     axis.set(xlabel="first principal component", ylabel="second")
     axis.text(0.98, 0.95, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", va="top", fontsize=9)
@@ -235,150 +230,3 @@ def _stems(axis: Axes, distribution: AtomicDistribution, colour: str) -> None:
     lines = axis.stem(distribution.locations, distribution.probabilities, basefmt=" ", linefmt="-", markerfmt="o")
     lines.markerline.set(color=colour, markersize=4)
     lines.stemlines.set(color=colour, linewidth=1.2)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# As experiments: fig2 and fig2-sigmoid
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The paper's; ``features`` tells its two figures apart."""
-
-    features: str
-    iterations: int = ITERATIONS
-    ridge: float = 1e-9
-    seed: int = 0
-
-
-def cells(settings: Settings) -> list[Cell]:
-    """The paper's form of the regression, and ours."""
-    return [{"features": settings.features, "intercept": form} for form in (PAPERS, OURS)]
-
-
-def measure(settings: Settings, cell: Cell) -> list[Record]:
-    """A row for each iteration and state, with its sketch."""
-    run_ = walk_through(
-        jax.random.key(settings.seed),
-        cell["features"],
-        intercept=cell["intercept"],
-        ridge=settings.ridge,
-        iterations=settings.iterations,
-    )
-    shared = {
-        **cell,
-        "max_regression_error": run_.max_regression_error,
-        "spectral_radius": run_.spectral_radius,
-        "bound": run_.bound if np.isfinite(run_.bound) else None,
-    }
-    return [
-        {**shared, "iteration": t, "state": x + 1, **{f"u{i}": float(value) for i, value in enumerate(sketch)}}
-        for t, sketches in enumerate(run_.path)
-        for x, sketch in enumerate(sketches)
-    ]
-
-
-def from_records(records: pd.DataFrame, intercept: str) -> WalkThrough:
-    """The run that left these records."""
-    rows = records[records["intercept"] == intercept].sort_values(["iteration", "state"])
-    path = rows[[f"u{i}" for i in range(NUM_FEATURES)]].to_numpy().reshape(-1, rows["state"].nunique(), NUM_FEATURES)
-    first = rows.iloc[0]
-    bound = float(first["bound"]) if pd.notna(first["bound"]) else np.inf
-    return WalkThrough(
-        str(first["features"]), path, float(first["max_regression_error"]), float(first["spectral_radius"]), bound
-    )
-
-
-def plot(records: pd.DataFrame) -> Figure:
-    """Panels A–E for the paper's form, with our path beside it."""
-    return plot_walk_through([from_records(records, PAPERS)], from_records(records, OURS))
-
-
-def claims(records: pd.DataFrame) -> list[Claim]:
-    """What Sec. 3.2 and its appendix say of these figures."""
-    papers, ours = from_records(records, PAPERS), from_records(records, OURS)
-    figure, where, least = {
-        "fourier": ("fig2", "Sec. Sketch-DP at work, Fig. 2", 0.7),
-        "sigmoid": ("fig2-sigmoid", "App. Sketch-DP example with sigmoidal features", 0.97),
-    }[papers.name]
-
-    def claim(
-        name: str, statement: str, measured: Callable[[WalkThrough], float], relation: str, threshold: float, what: str
-    ) -> Claim:
-        detail = f"{what}; free intercept: {measured(ours):.3g}"
-        return Claim(f"{figure}.{name}", statement, where, measured(papers), relation, threshold, detail)
-
-    return [
-        claim(
-            "two-components",
-            f"Two principal components explain more than {least:.0%} of the variance",
-            lambda run_: run_.principal_components()[2],
-            ">",
-            least,
-            "their share",
-        ),
-        claim(
-            "converges",
-            "The estimates converge to close proximity of the truth",
-            lambda run_: (run_.embedding_sq_error / _start_error(run_)) ** 0.5,
-            "<",
-            0.01,
-            "embedding error, relative to that of the start, largest over states",
-        ),
-        claim(
-            "nearer-to-4",
-            "The embeddings of states 1 and 2 are nearer to that of state 4 than of state 3",
-            _nearness,
-            "<",
-            1.0,
-            "larger ratio of distances",
-        ),
-        claim(
-            "every-third",
-            "The update pattern comes from paths of length 3 between rewards: a state moves every third iteration",
-            _off_beat,
-            "<",
-            0.05,
-            "largest move off the beat over largest move on it, first 12 iterations",
-        ),
-        claim(
-            "decodes",
-            "The decoded distributions become close to the projected truth",
-            lambda run_: run_.cramer / _projection_distance(run_),
-            "<",
-            1.1,
-            "Cramér distance to the truth over that of the projection, largest over states",
-        ),
-    ]
-
-
-def _start_error(run_: WalkThrough) -> float:
-    return float(squared_embedding_error(run_.path[0], run_.true_embedding).max())
-
-
-def _nearness(run_: WalkThrough) -> float:
-    """Of states 1 and 2: the distance to state 4 over that to state 3."""
-    distances = np.linalg.norm(run_.final[:2, None] - run_.final[None, 2:], axis=-1)
-    return float((distances[:, 1] / distances[:, 0]).max())
-
-
-def _off_beat(run_: WalkThrough) -> float:
-    """Rewards are paid in states 3 and 4, reach state 2 one iteration later, and state 1 after another."""
-    moves = np.linalg.norm(np.diff(run_.path[:13], axis=0), axis=-1)
-    beat = np.array([2, 1, 0, 0])  # the first iteration that moves each state
-    on = (np.arange(len(moves))[:, None] - beat) % 3 == 0
-    return float(moves[~on].max() / moves[on].max())
-
-
-def _projection_distance(run_: WalkThrough) -> float:
-    return float(run_.truth.cramer_to.of_projection(np.asarray(run_.decoder.support)).max())
-
-
-def _experiment(name: str, features: str, title: str) -> Experiment:
-    settings = Settings(features)
-    return Experiment(name, title, settings, settings, cells, measure, plot, claims)
-
-
-FIG2 = _experiment("fig2", "fourier", "The walk-through on the loopy fork, with sinusoidal features")
-FIG2_SIGMOID = _experiment("fig2-sigmoid", "sigmoid", "The walk-through with sigmoid features")
