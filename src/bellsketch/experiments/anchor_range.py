@@ -112,10 +112,10 @@ EXPERIMENT = Experiment(
     title="Cramér distance against the range of the anchors, relative to the regression grid",
     quick=sweeps.SweepSettings(
         ("random_chain", "cycle", "directed_chain_gaussian"),
-        ("sigmoid", "gaussian", "indicator"),
+        ("sigmoid", "indicator"),
         (sweeps.BASE_FEATURES,),
         (1.0,),
-        (0.25, 0.5, 0.9, 1.0, 1.1, DEFAULT_RATIO, 2.0, 3.0),
+        (0.25, 0.5, 0.9, 1.0, DEFAULT_RATIO, 3.0),
         jitters=2,
     ),
     full=sweeps.SweepSettings(

@@ -254,7 +254,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="sfdp",
     title="Sketch-DP against SFDP: Cramér, excess Cramér, time per iteration and to set up",
-    quick=Settings(("loopy_fork", "tree"), (5, 10, 20), scipy_accuracy_up_to=5, iterations=60, jitters=5),
+    quick=Settings(("loopy_fork", "tree"), (5, 10, 20), scipy_accuracy_up_to=5, iterations=40, jitters=5),
     full=Settings(),
     cells=cells,
     measure=measure,

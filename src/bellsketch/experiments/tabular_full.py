@@ -39,7 +39,7 @@ EXPERIMENT = Experiment(
     name="tabular-full",
     title="The same sweeps on all environments, with deterministic and Gaussian rewards",
     quick=sweeps.SweepSettings(
-        ("cycle", "loopy_tree", "tree_gaussian"), ("sigmoid", "gaussian"), (10, 50), (0.01, 1.0, 10.0), jitters=2
+        ("cycle", "loopy_tree", "tree_gaussian"), ("sigmoid",), (10, 50), (0.01, 1.0, 10.0), jitters=3
     ),
     full=sweeps.SweepSettings((*DETERMINISTIC, *GAUSSIAN), num_features=(10, 20, 50, 100)),
     cells=sweeps.cells,
