@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all lint format figures bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/bellsketch demo --out runs/demo
@@ -24,6 +24,10 @@ lint: $(VENV)/installed-dev
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+figures: $(VENV)/installed
+	$(BIN)/bellsketch reproduce all --scale full --out docs/figures
+	$(BIN)/python -m bellsketch.experiments.claims docs/figures
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/core.py

@@ -32,7 +32,8 @@ class Reproduce:
     scale: str = "quick"
     """quick (less than two minutes), or full: the paper's own settings."""
     out: Path | None = None
-    """Directory for results.csv, figure.png, figure.pdf, claims.json and config.json; default runs/NAME-SCALE."""
+    """Directory for results.csv, figure.png, figure.pdf, claims.json and config.json; default runs/SCALE/NAME. With all
+    figures, a directory in which each gets one of its own."""
     seed: int = 0
     """For everything random."""
     jobs: int | None = None
@@ -49,13 +50,13 @@ class Reproduce:
             raise InputError(f"name: say which figure, one of {', '.join(EXPERIMENTS)}, or all")
         if self.name != "all" and self.name not in EXPERIMENTS:
             raise UnknownNameError("figure", self.name, EXPERIMENTS)
-        if self.name == "all" and self.out is not None:
-            raise InputError(f"out={self.out}: leave it out with all figures; each gets a directory runs/NAME-SCALE")
-        for experiment in EXPERIMENTS.values() if self.name == "all" else [EXPERIMENTS[self.name]]:
-            self._run(console, experiment)
+        if self.name == "all":
+            for name, experiment in EXPERIMENTS.items():
+                self._run(console, experiment, (self.out or Path("runs") / self.scale) / name)
+        else:
+            self._run(console, EXPERIMENTS[self.name], self.out or Path("runs") / self.scale / self.name)
 
-    def _run(self, console: Console, experiment: Experiment) -> None:
-        out = self.out or Path("runs") / f"{experiment.name}-{self.scale}"
+    def _run(self, console: Console, experiment: Experiment, out: Path) -> None:
         start = time.perf_counter()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), transient=True)

@@ -7,13 +7,14 @@ import os
 import platform
 import subprocess
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import bellsketch
-from bellsketch.core.errors import InputError
+from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.experiments.experiment import Cell, Record
 
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "piqp", "pandas", "matplotlib")
@@ -80,6 +81,13 @@ class RunDirectory:
             raise InputError(
                 f"out={self.path}: holds a run with other {key} ({_difference(there[key], config[key])});"
                 " choose another directory, or pass --fresh to replace it"
+            )
+        if there.get("commit") != config["commit"] and not self.results.exists():
+            warnings.warn(
+                f"{self.path} was begun at commit {there.get('commit')} and is continued at {config['commit']}; pass"
+                " --fresh if what changed in between matters",
+                BellsketchWarning,
+                stacklevel=3,
             )
         return there
 

@@ -111,7 +111,8 @@ def _worst(values: pd.Series) -> tuple[float, str]:
     if values.empty:
         return np.nan, ""
     environment, features = values.idxmax()
-    return float(values.max()), f"{title(environment)}, {features}"
+    below = f"{int((values < 1).sum())} of {len(values)} below 1"
+    return float(values.max()), f"{title(environment)}, {features}; {below}"
 
 
 def _last_over_first(rows: pd.DataFrame, metric: str) -> pd.Series:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import matplotlib.pyplot as plt
@@ -190,14 +189,16 @@ def _plot_paths(axis: Axes, run_: WalkThrough, beside: WalkThrough | None) -> No
             str(state + 1), truth[state], xytext=(8, 4), textcoords="offset points", color=colour, fontsize=10
         )
         if beside is not None:
-            axis.plot(*((beside.path[:, state] - centre) @ plane).T, "--", color="black", linewidth=0.6, alpha=0.7)
+            axis.plot(*((beside.path[:, state] - centre) @ plane).T, "--", color="0.75", linewidth=4, zorder=0)
     axis.plot(*path[0, 0], "o", color="0.5", markersize=8, zorder=5)
     axis.set(xlabel="first principal component", ylabel="second")
     axis.text(0.98, 0.95, f"{explained:.1%} of variance", transform=axis.transAxes, ha="right", va="top", fontsize=9)
     if beside is not None:
-        labels: dict[Any, str] = {"-": "no intercept (the paper's)", "--": "free intercept (ours)"}
-        handles = [Line2D([], [], color="black", linestyle=style, label=text) for style, text in labels.items()]
-        axis.legend(handles=handles, fontsize=7, frameon=False, loc="lower right")
+        handles = [
+            Line2D([], [], color="tab:blue", linestyle="-", label="no intercept (the paper's)"),
+            Line2D([], [], color="0.75", linestyle="--", linewidth=4, label="free intercept (ours)"),
+        ]
+        axis.legend(handles=handles, fontsize=7, frameon=False, loc="best")
     _letter(axis, "C", "embeddings, from φ(0) (grey) to the truth (×)")
 
 
