@@ -1,5 +1,6 @@
 """Bellman coefficients: φ(r + γg) ≈ A φ(g) + c, for rewards × discounts."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,12 +8,17 @@ import numpy as np
 from jaxtyping import Float
 
 from bellsketch.core.arrays import Array
+from bellsketch.core.closed_form import ClosedFormRegression, has_closed_form
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, MissingRewardError
 from bellsketch.core.features import FeatureMap, Polynomial
+from bellsketch.core.measures import Lebesgue, Measure, quadrature_rule
 from bellsketch.core.pytree import pytree, static
-from bellsketch.core.regression import FitReport, Function, Regression
+from bellsketch.core.regression import FitReport, Function, Regression, check_tolerance
 from bellsketch.core.rewards import Reward, as_reward
+
+RegressionMeasure = AtomicDistribution | Measure | Lebesgue
+"""What a regression distribution μ can be."""
 
 
 @pytree
@@ -76,7 +82,7 @@ class BellmanCoefficients:
 
 def fit_coefficients(
     features: FeatureMap,
-    mu: AtomicDistribution,
+    mu: RegressionMeasure,
     rewards: Iterable[Any],
     discounts: Iterable[float],
     *,
@@ -86,11 +92,10 @@ def fit_coefficients(
 ) -> BellmanCoefficients:
     """Fit Bellman coefficients for all rewards × discounts by regression under μ, in float64.
 
-    Polynomial features need no regression: with a free intercept their coefficients are written down exactly.
-
     Args:
       features: φ.
-      mu: the regression distribution over returns, for example ``ReturnRange(low, high).grid()``.
+      mu: the regression distribution over returns: a grid such as ``ReturnRange(low, high).grid()``, or a measure
+        (see ``bellsketch.measures``), whose moments are in closed form or by quadrature.
       rewards: numbers, atomic distributions or frozen ``scipy.stats`` distributions.
       discounts: each in [0, 1]; 0 stands for termination.
       ridge: penalty on the coefficients, per unit mass of μ.
@@ -98,32 +103,88 @@ def fit_coefficients(
       tolerance: raise if any regression error is larger than this.
     """
     rewards = tuple(dict.fromkeys(as_reward(r) for r in rewards))
-    discounts = tuple(dict.fromkeys(float(d) for d in discounts))
+    discounts = tuple(dict.fromkeys(check_discount(d) for d in discounts))
     if not rewards or not discounts:
         raise InputError(f"need at least one reward and one discount, got {len(rewards)} and {len(discounts)}")
-    if bad := [d for d in discounts if not 0 <= d <= 1]:
-        raise InputError(f"discounts: {bad[0]} lies outside [0, 1]")
-
-    m = features.num_features
-    matrices = np.zeros((len(rewards), len(discounts), m, m))
-    offsets = np.zeros((len(rewards), len(discounts), m))
-    reports: list[list[FitReport | None]] = [[None] * len(discounts) for _ in rewards]
-    wanted = [(i, j) for i in range(len(rewards)) for j, discount in enumerate(discounts) if discount > 0]
-    if isinstance(features, Polynomial) and intercept == "free":
-        for i, j in wanted:
-            matrices[i, j], offsets[i, j] = _exact_coefficients(features, rewards[i], discounts[j])
-    elif wanted:
-        regression = Regression(features, mu, ridge=ridge, intercept=intercept)
-        targets = [expected_features(features, rewards[i], discounts[j]) for i, j in wanted]
-        for (i, j), fit in zip(wanted, regression.fit(*targets, tolerance=tolerance), strict=True):
-            matrices[i, j], offsets[i, j], reports[i][j] = fit.matrix, fit.offset, fit.report
-    for j, discount in enumerate(discounts):
-        if discount == 0:
-            for i, reward in enumerate(rewards):
-                offsets[i, j] = expected_features(features, reward, 0.0)(np.zeros(1))[0]
+    pairs = [(reward, discount) for reward in rewards for discount in discounts]
+    if any(discount > 0 for discount in discounts):
+        fitted = CoefficientFitter(features, mu, ridge=ridge, intercept=intercept).fit(*pairs, tolerance=tolerance)
+    else:
+        fitted = [_of_termination(features, reward) for reward in rewards]
+    m, shape = features.num_features, (len(rewards), len(discounts))
+    columns = len(discounts)
     return BellmanCoefficients(
-        features, matrices, offsets, rewards, discounts, tuple(tuple(row) for row in reports), intercept
+        features,
+        np.stack([pair.matrix for pair in fitted]).reshape(*shape, m, m),
+        np.stack([pair.offset for pair in fitted]).reshape(*shape, m),
+        rewards,
+        discounts,
+        tuple(tuple(pair.report for pair in fitted[i * columns : (i + 1) * columns]) for i in range(len(rewards))),
+        intercept,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class AffineMap:
+    """φ(r + γg) ≈ matrix φ(g) + offset, for one reward and discount."""
+
+    matrix: Float[np.ndarray, "m m"]
+    offset: Float[np.ndarray, " m"]
+    report: FitReport | None
+    """None if it is exact."""
+
+
+class CoefficientFitter:
+    """Fits coefficients for any reward and discount; what they share, the factorised covariance, is computed once.
+
+    Polynomial features with a free intercept need no regression: their coefficients are written down exactly.
+    """
+
+    def __init__(self, features: FeatureMap, mu: RegressionMeasure, *, ridge: float = 1e-9, intercept: str = "free"):
+        self.features, self.ridge, self.intercept = features, ridge, intercept
+        options: dict[str, Any] = {"ridge": ridge, "intercept": intercept}
+        self._closed: ClosedFormRegression | None = None
+        self._regression: Regression | None = None
+        if isinstance(features, Polynomial) and intercept == "free":
+            self.method = "exact"
+        elif not isinstance(mu, AtomicDistribution) and has_closed_form(features, mu):
+            self._closed, self.method = ClosedFormRegression(features, mu, **options), "closed form"
+        elif isinstance(mu, Lebesgue):
+            raise InputError(f"mu: {type(features).__name__} features cannot be integrated over the whole line")
+        else:
+            self.method = "regression" if isinstance(mu, AtomicDistribution) else "quadrature"
+            grid = mu if isinstance(mu, AtomicDistribution) else quadrature_rule(features, mu)
+            self._regression = Regression(features, grid, **options)
+
+    def fit(self, *pairs: tuple[Reward, float], tolerance: float | None = None) -> list[AffineMap]:
+        """A and c of each (reward, discount)."""
+        going_on = [(reward, discount) for reward, discount in pairs if discount > 0]
+        fits = iter(self._fit_going_on(going_on, tolerance))
+        return [next(fits) if discount > 0 else _of_termination(self.features, reward) for reward, discount in pairs]
+
+    def _fit_going_on(self, pairs: list[tuple[Reward, float]], tolerance: float | None) -> list[AffineMap]:
+        if isinstance(self.features, Polynomial) and self.method == "exact":
+            return [AffineMap(*_exact_coefficients(self.features, *pair), None) for pair in pairs]
+        targets = [expected_features(self.features, reward, discount) for reward, discount in pairs]
+        if self._closed is not None:
+            fits = [self._closed.fit(target, *pair) for target, pair in zip(targets, pairs, strict=True)]
+            check_tolerance(fits, tolerance, self.ridge)
+        else:
+            assert self._regression is not None
+            fits = self._regression.fit(*targets, tolerance=tolerance)
+        return [AffineMap(fit.matrix, fit.offset, fit.report) for fit in fits]
+
+
+def _of_termination(features: FeatureMap, reward: Reward) -> AffineMap:
+    m = features.num_features
+    return AffineMap(np.zeros((m, m)), expected_features(features, reward, 0.0)(np.zeros(1))[0], None)
+
+
+def check_discount(discount: Any) -> float:
+    """A discount as a number in [0, 1]."""
+    if not 0 <= float(discount) <= 1:
+        raise InputError(f"discounts: {float(discount)} lies outside [0, 1]")
+    return float(discount)
 
 
 def _exact_coefficients(features: Polynomial, reward: Reward, discount: float) -> tuple[np.ndarray, np.ndarray]:

@@ -49,6 +49,13 @@ class FeatureMap(ABC):
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
         """φ in ``jax.numpy``, features along a new last axis."""
 
+    def strip_bound(self, height: float) -> float:
+        """A bound on |φ_i(x + iy)| for all x and |y| ≤ ``height``; infinite where φ is not analytic there.
+
+        It says how fast polynomials in r approximate φ(r + γg).
+        """
+        return np.inf
+
     @final
     def __call__(self, returns: Any) -> Any:
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self))
@@ -93,6 +100,15 @@ class TranslationFamily(FeatureMap):
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
         return self.base(self.slope * (returns[..., None] - self.anchors))
 
+    @staticmethod
+    def base_strip_bound(height: float) -> float:
+        """:meth:`strip_bound` of κ."""
+        return np.inf
+
+    @final
+    def strip_bound(self, height: float) -> float:
+        return self.base_strip_bound(float(self.slope) * height)
+
     @classmethod
     def from_range(
         cls: type[Family],
@@ -119,6 +135,12 @@ class Sigmoid(TranslationFamily):
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jax.nn.sigmoid(x)
 
+    @staticmethod
+    def base_strip_bound(height: float) -> float:
+        if height >= np.pi:  # where the poles are
+            return np.inf
+        return 1.0 if height <= np.pi / 2 else 1 / np.sin(height)
+
 
 @pytree
 class Gaussian(TranslationFamily):
@@ -129,6 +151,10 @@ class Gaussian(TranslationFamily):
     @staticmethod
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jnp.exp(-(x**2) / 2)
+
+    @staticmethod
+    def base_strip_bound(height: float) -> float:
+        return float(np.exp(height**2 / 2))
 
 
 @pytree
@@ -141,6 +167,10 @@ class Tanh(TranslationFamily):
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jnp.tanh(x)
 
+    @staticmethod
+    def base_strip_bound(height: float) -> float:
+        return max(1.0, float(np.tan(height))) if height < np.pi / 2 else np.inf
+
 
 @pytree
 class Erf(TranslationFamily):
@@ -151,6 +181,10 @@ class Erf(TranslationFamily):
     @staticmethod
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jax.scipy.special.erf(x)
+
+    @staticmethod
+    def base_strip_bound(height: float) -> float:
+        return 1 + float(scipy.special.erfi(height))  # by integrating its derivative along the imaginary axis
 
 
 @pytree
@@ -184,6 +218,10 @@ class Morlet(TranslationFamily):
     @staticmethod
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jnp.exp(-(x**2) / 2) * jnp.cos(2 * x)
+
+    @staticmethod
+    def base_strip_bound(height: float) -> float:
+        return float(np.exp(height**2 / 2) * np.cosh(2 * height))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -283,6 +321,10 @@ class Fourier(FeatureMap):
         # Even indices are sines of harmonic i/2 and odd ones cosines of (i+1)/2; index 0 is cos(0) = 1.
         angle = frequency * ((index + 1) // 2) * (returns[..., None] - middle)
         return jnp.where((index % 2 == 1) | (index == 0), jnp.cos(angle), jnp.sin(angle))
+
+    def strip_bound(self, height: float) -> float:
+        highest = 2 * np.pi * (self.num_features // 2) / (self.high - self.low)
+        return float(np.cosh(highest * height))
 
     @classmethod
     def from_range(cls, return_range: ReturnRange, num_features: int, *, margin: float = ANCHOR_MARGIN) -> "Fourier":

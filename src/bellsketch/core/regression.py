@@ -59,6 +59,24 @@ class LinearFit:
     report: FitReport
 
 
+def check_options(ridge: float, intercept: str) -> None:
+    """Raise unless a ridge and an intercept are what a regression can use."""
+    if not (ridge >= 0 and np.isfinite(ridge)):
+        raise InputError(f"ridge={ridge}: must be a finite number ≥ 0")
+    if intercept not in get_args(Intercept):
+        raise InputError(f"intercept={intercept!r}: choose one of {', '.join(get_args(Intercept))}")
+
+
+def check_tolerance(fits: "Sequence[LinearFit]", tolerance: float | None, ridge: float) -> None:
+    """Raise if the largest error of any fit exceeds the tolerance."""
+    worst = float(np.max([fit.report.max_error for fit in fits], initial=0.0))
+    if tolerance is not None and not worst <= tolerance:
+        raise ToleranceError(
+            f"largest regression error {worst:.3g} exceeds tolerance={tolerance:g} by {worst - tolerance:.3g}: use"
+            f" more features, a smaller slope, a smaller ridge (now {ridge:g}) or a narrower regression grid"
+        )
+
+
 class Regression:
     """The regression problem for one feature map and one μ: factorised once, fitted to any number of targets.
 
@@ -67,10 +85,7 @@ class Regression:
     """
 
     def __init__(self, features: FeatureMap, mu: AtomicDistribution, *, ridge: float = 1e-9, intercept: str = "free"):
-        if not (ridge >= 0 and np.isfinite(ridge)):
-            raise InputError(f"ridge={ridge}: must be a finite number ≥ 0")
-        if intercept not in get_args(Intercept):
-            raise InputError(f"intercept={intercept!r}: choose one of {', '.join(get_args(Intercept))}")
+        check_options(ridge, intercept)
         if mu.locations.ndim != 1 or np.unique(mu.locations).size < 2:
             raise InputError(
                 f"mu: a regression grid needs at least 2 different points, got {np.unique(mu.locations).size}"
@@ -85,7 +100,7 @@ class Regression:
         # v passes that on to fitted values as eps·trace·√v/(v + ridge), at worst eps·trace/(2√ridge).
         loss = np.finfo(np.float64).eps * (np.trace(covariance) + self._mean @ self._mean)
         if ridge > 0 and loss / (2 * np.sqrt(ridge)) <= NORMAL_EQUATIONS_TOLERANCE:
-            self._factors: _Factors = _NormalEquations(covariance, ridge)
+            self._factors: _Factors = NormalEquations(covariance, ridge)
         else:
             phi = np.concatenate([phi for *_, phi in self._blocks()])
             redundant = (np.ptp(phi, axis=0) == 0) & (intercept == "free")
@@ -103,12 +118,7 @@ class Regression:
             else:  # the mean is zero without an intercept
                 offset = (mean - matrix @ self._mean) * (self.intercept == "free")
             fits.append(LinearFit(matrix, offset, self._report(target, matrix, offset)))
-        worst = float(np.max([fit.report.max_error for fit in fits], initial=0.0))
-        if tolerance is not None and not worst <= tolerance:
-            raise ToleranceError(
-                f"largest regression error {worst:.3g} exceeds tolerance={tolerance:g} by {worst - tolerance:.3g}: use"
-                f" more features, a smaller slope, a smaller ridge (now {self.ridge:g}) or a narrower regression grid"
-            )
+        check_tolerance(fits, tolerance, self.ridge)
         return fits
 
     def _inputs(self, points: np.ndarray) -> np.ndarray:
@@ -154,18 +164,27 @@ class Regression:
         return crosses, [mean + origin for mean, origin in zip(means, origins, strict=True)]
 
     def _report(self, target: Function, matrix: np.ndarray, offset: np.ndarray) -> FitReport:
-        stride = -(-self.mu.locations.size // REPORT_POINTS)
-        checked = self.mu.locations[::stride]
-        largest, largest_norm = [], []
-        for start in range(0, checked.size, BLOCK):
-            points = checked[start : start + BLOCK]
-            error = target(points) - (self.features(points) @ matrix.T + offset)
-            largest.append(np.abs(error).max())
-            largest_norm.append(np.linalg.norm(error, axis=1).max())
-        worst, worst_norm = float(np.max(largest)), float(np.max(largest_norm))  # Python's max would hide a NaN
-        return FitReport(
-            worst, worst_norm, self._factors.rank, self._factors.condition, checked.size, self._factors.name
-        )
+        return report_errors(self.features, self.mu.locations, target, matrix, offset, self._factors)
+
+
+def report_errors(
+    features: FeatureMap,
+    points: Float[np.ndarray, " n"],
+    target: Function,
+    matrix: np.ndarray,
+    offset: np.ndarray,
+    factors: "_Factors",
+) -> FitReport:
+    """The largest errors of t(g) ≈ M φ(g) + b over ``points``, or over evenly chosen ones if there are many."""
+    checked = points[:: -(-points.size // REPORT_POINTS)]
+    largest, largest_norm = [], []
+    for start in range(0, checked.size, BLOCK):
+        block = checked[start : start + BLOCK]
+        error = target(block) - (features(block) @ matrix.T + offset)
+        largest.append(np.abs(error).max())
+        largest_norm.append(np.linalg.norm(error, axis=1).max())
+    worst, worst_norm = float(np.max(largest)), float(np.max(largest_norm))  # Python's max would hide a NaN
+    return FitReport(worst, worst_norm, factors.rank, factors.condition, checked.size, factors.name)
 
 
 class _Factors(ABC):
@@ -190,7 +209,7 @@ class _Factors(ABC):
         """Coefficients from the accumulated products of targets and basis."""
 
 
-class _NormalEquations(_Factors):
+class NormalEquations(_Factors):
     """M = E[t φᵀ] (E[φ φᵀ] + λ)⁻¹: the fastest, and as accurate as the others where ``Regression`` uses it."""
 
     name = "normal equations"
