@@ -6,6 +6,7 @@ import pytest
 
 import bellsketch as bs
 from bellsketch.cli import main
+from bellsketch.experiments.catalogue import EXPERIMENTS
 
 KEYS = {
     "environment", "features", "num_features", "intercept", "method", "mean", "max_regression_error", "operator_norm",
@@ -72,14 +73,21 @@ def test_table_and_picture(capsys, tmp_path):
         (["solve", "tree", "--features", "sigmod"], "Did you mean 'sigmoid'"),
         (["solve", "tree", "--discount", "1"], "discount=1"),
         (["solve", "tree", "--num-features", "0"], "num_features=0"),
+        (["reproduce", "fig5"], "Did you mean 'fig4'"),
+        (["reproduce"], "one of fig2, fig2-sigmoid, fig4,"),
+        (["reproduce", "all", "--out", "here"], "out=here"),
+        (["reproduce", "fig4", "--scale", "medium"], "scale='medium'"),
+        (["reproduce", "fig4", "--jobs", "0"], "jobs=0"),
     ],
 )
-def test_errors_are_one_line_on_stderr(capsys, arguments, message):
+def test_errors_are_one_line_on_stderr(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     out, err = capsys.readouterr()
-    assert out == ""
+    assert out.strip() == ""
     assert message in " ".join(err.split())
     assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_options_suggest_the_nearest(capsys):
@@ -119,6 +127,38 @@ def test_compare_shows_a_table_and_a_sweep(capsys, tmp_path):
     assert "directed_chain, 3 numbers per state" in out
     assert "directed_chain, 4 numbers per state" in out
     assert main(["compare", "directed_chain", "--num", "0", "--out", str(tmp_path)]) == 2
+
+
+def test_reproduce_lists_all_figures(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    shown = capsys.readouterr().out.split()
+    assert set(EXPERIMENTS) <= set(shown)
+
+
+def test_reproduce_shows_claims_and_where_things_are(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "runs" / "fig2-quick"
+    for _ in range(2):  # the second time it is only drawn again
+        assert main(["reproduce", "fig2", "--jobs", "1"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        claims = json.loads((out / "claims.json").read_text(encoding="utf-8"))
+        verdicts = [word for word in shown.split() if word in ("yes", "no")]
+        assert verdicts == ["yes" if claim["holds"] else "no" for claim in claims]
+        assert "runs/fig2-quick/figure.png" in shown
+    assert matplotlib.image.imread(out / "figure.png").std() > 0.01
+
+
+def test_an_interrupted_reproduction_says_what_is_kept(capsys, monkeypatch):
+    def stopped(experiment, out, *, report, **kwargs):
+        report(2, 8)
+        report(3, 8)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bellsketch.cli.reproduce.reproduce", stopped)
+    assert main(["reproduce", "fig4", "--out", "here"]) == 130
+    out, err = capsys.readouterr()
+    assert "stopped: 3 of 8 parts are kept in here; the same command continues" in " ".join((out + err).split())
+    assert "Traceback" not in err
 
 
 def test_version(capsys):

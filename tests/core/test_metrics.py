@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.core.errors import InputError
-from bellsketch.core.metrics import cramer, excess_cramer, kolmogorov, squared_embedding_error, wasserstein
+from bellsketch.core.metrics import CramerTo, cramer, excess_cramer, kolmogorov, squared_embedding_error, wasserstein
+from bellsketch.core.projections import categorical_projection
 from strategies import distributions, samples
 
 cheap = settings(max_examples=50, deadline=None)
@@ -139,3 +141,63 @@ def test_excess_cramer_counts_from_the_best_the_support_allows():
 def test_bad_orders_raise(order):
     with pytest.raises(InputError, match=f"order={order}"):
         wasserstein(dirac(0.0), dirac(1.0), order)
+
+
+# Whole numbers are atoms of ``distributions`` too, so that targets have atoms exactly on support points.
+points = st.one_of(st.integers(-12, 12), st.floats(-12, 12, width=32)).map(lambda z: round(float(z), 3))
+supports = st.lists(points, min_size=1, max_size=8, unique=True).map(lambda zs: np.sort(np.array(zs)))
+TARGETS = {
+    "a single atom": ([0.5], [1.0]),
+    "a single atom on a support point": ([1.0], [1.0]),
+    "atoms on support points": ([-1.0, 0.0, 2.0], [0.25, 0.25, 0.5]),
+    "below the support": ([-9.0, -7.0], [0.5, 0.5]),
+    "above the support": ([7.0, 9.0], [0.5, 0.5]),
+    "on both sides of it": ([-9.0, 0.5, 9.0], [0.25, 0.25, 0.5]),
+    "atoms in one place": ([0.5, 0.5, 1.0, 1.0], [0.25, 0.25, 0.25, 0.25]),
+    "unsorted": ([3.0, -2.0, 0.25], [0.125, 0.375, 0.5]),
+    "atoms without mass at the ends": ([-8.0, 0.5, 8.0], [0.0, 1.0, 0.0]),
+}
+
+
+class TestCramerTo:
+    """The table of integrals against ``cramer``, which merges the atoms of both distributions."""
+
+    support = np.array([-1.0, 0.0, 1.0, 2.0])
+
+    @staticmethod
+    def check(target, support, probabilities):
+        to_target = CramerTo(AtomicDistribution(target.locations[None], target.probabilities[None]))
+        expected = cramer(AtomicDistribution(support, probabilities), target)
+        np.testing.assert_allclose(to_target(support, probabilities[None]), [expected], rtol=1e-12, atol=1e-12)
+        best = cramer(categorical_projection(target, support), target)
+        np.testing.assert_allclose(to_target.of_projection(support), [best], rtol=1e-12, atol=1e-12)
+
+    @cheap
+    @given(distributions(), supports, st.data())
+    def test_equals_cramer(self, target, support, data):
+        counts = st.lists(st.integers(0, 9), min_size=support.size, max_size=support.size).filter(any)
+        weights = np.array(data.draw(counts), dtype=np.float64)
+        self.check(target, support, weights / weights.sum())
+
+    @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+    def test_awkward_targets(self, target):
+        target = AtomicDistribution(*map(np.array, target))
+        for probabilities in np.vstack([np.eye(4), np.full(4, 0.25)]):
+            self.check(target, self.support, probabilities)
+        self.check(target, np.array([0.5]), np.ones(1))
+
+    def test_by_hand(self):
+        """δ_½ against ¾δ_0 + ¼δ_1: (¾)² on [0, ½) and (¼)² on [½, 1). The projection has ½ and ½."""
+        to_target = CramerTo(dirac([0.5]))
+        assert to_target(np.array([0.0, 1.0]), np.array([[0.75, 0.25]])) == pytest.approx([9 / 32 + 1 / 32])
+        assert to_target.of_projection(np.array([0.0, 1.0])) == pytest.approx([0.25])
+        assert to_target(np.array([0.5, 1.0]), np.array([[1.0, 0.0]])) == [0]
+
+    def test_leading_axes_are_a_batch_of_estimates(self):
+        rng = np.random.default_rng(0)
+        target = AtomicDistribution(rng.normal(size=(3, 5)), rng.dirichlet(np.ones(5), size=3))
+        estimates = rng.dirichlet(np.ones(4), size=(2, 6, 3))
+        found = CramerTo(target)(self.support, estimates)
+        assert found.shape == (2, 6, 3)
+        np.testing.assert_allclose(found, cramer(AtomicDistribution(self.support, estimates), target), atol=1e-12)
+        assert CramerTo(target).of_projection(self.support).shape == (3,)

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -59,9 +60,10 @@ class Reproduce:
     def _run(self, console: Console, experiment: Experiment, out: Path) -> None:
         start = time.perf_counter()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), transient=True)
+        errors = Console(stderr=True)
+        bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), transient=True, console=errors)
         with bar:
-            task = bar.add_task(experiment.name)
+            task = bar.add_task(experiment.name, total=None)
             try:
                 claims = reproduce(
                     experiment,
@@ -75,13 +77,12 @@ class Reproduce:
             except KeyboardInterrupt:
                 bar.stop()
                 done, total = int(bar.tasks[task].completed), bar.tasks[task].total
-                console.print(
-                    f"stopped: {done} of {total} parts are kept in {out}; the same command continues from them"
-                )
+                kept = f"{done} of {total:.0f} parts" if total else "what was done"
+                errors.print(f"stopped: {kept} kept in {escape(str(out))}; the same command continues", soft_wrap=True)
                 raise
         _show(console, experiment, claims)
         console.print(
-            f"{out / 'figure.png'}, claims.json, results.csv, config.json ({time.perf_counter() - start:.0f} s)"
+            f"Figure, table and claims: {escape(str(out))} ({time.perf_counter() - start:.0f} s)", soft_wrap=True
         )
 
     def _show_list(self, console: Console) -> None:

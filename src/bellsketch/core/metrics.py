@@ -44,6 +44,8 @@ class CramerTo:
     """
 
     def __init__(self, target: AtomicDistribution):
+        if target.locations.ndim != 2:
+            raise InputError(f"target of shape {target.locations.shape}: expected a batch [s, n] of distributions")
         target = target.sorted()
         self._locations = np.asarray(target.locations)
         self._cdf = np.cumsum(target.probabilities, axis=-1)

@@ -74,7 +74,7 @@ def _clip_to_visible(axis: Axes, decades: float = 9.0) -> None:
         axis.set_ylim(10 ** max(low - 0.3, high - 1.5 * decades), 10 ** (high + 0.5))
 
 
-def sweep_legend(figure: Any, families: Iterable[str], *, baselines: bool = True, anchor: str = "right") -> None:
+def sweep_legend(figure: Any, families: Iterable[str], *, baselines: bool = True) -> None:
     """One legend for the whole figure: families by colour, intercepts by line style, baselines in black."""
     handles = [Line2D([], [], color=COLOURS[family], label=family) for family in families]
     handles += [Line2D([], [], color="0.4", linestyle=STYLES[f], label=INTERCEPT_LABELS[f]) for f in STYLES]

@@ -18,6 +18,8 @@ from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.experiments.experiment import Cell, Record
 
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "piqp", "pandas", "matplotlib")
+FILES = ("cells.jsonl", "results.csv", "figure.png", "figure.pdf", "claims.json", "config.json")
+"""What a run leaves; the config goes last, so that a directory without one was not ours."""
 IDENTITY = ("experiment", "scale", "settings", "bellsketch")
 """Entries of the config that two runs must share for one to continue the other."""
 
@@ -55,24 +57,27 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: dict[str, Any], *, fresh: bool = False):
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
         self._config, self._cells, self.results = (path / n for n in ("config.json", "cells.jsonl", "results.csv"))
-        if fresh:
-            for file in (self._config, self._cells, self.results):
-                file.unlink(missing_ok=True)
+        if path.exists() and not path.is_dir():
+            raise InputError(f"out={path}: is a file; choose a directory")
+        if fresh and self._config.exists():
+            for name in FILES:
+                (path / name).unlink(missing_ok=True)
         if self._config.exists():
             self.config = self._check(config)
-        elif self.results.exists() or self._cells.exists():
-            raise InputError(f"out={path}: holds results but no config.json; choose another directory, or pass --fresh")
-        else:
-            self.config = {**config, "seconds": 0.0}
-            self.save_config()
+            return
+        if there := [name for name in FILES if (path / name).exists()]:
+            raise InputError(f"out={path}: holds {there[0]} but no config.json of a run; choose another directory")
+        path.mkdir(parents=True, exist_ok=True)
+        self.config = {**config, "seconds": 0.0}
+        self.save_config()
 
     def _check(self, config: dict[str, Any]) -> dict[str, Any]:
         try:
             there = json.loads(self._config.read_text(encoding="utf-8"))
             differing = [key for key in IDENTITY if there[key] != config[key]]
-        except (ValueError, KeyError):
+            there["seconds"] = float(there.get("seconds", 0.0))
+        except (ValueError, KeyError, TypeError):
             raise InputError(
                 f"{self._config} cannot be read as a config; choose another --out, or pass --fresh"
             ) from None

@@ -116,7 +116,7 @@ def _worst(values: pd.Series) -> tuple[float, str]:
 
 
 def _last_over_first(rows: pd.DataFrame, metric: str) -> pd.Series:
-    table = averages(rows, ["environment", "features", "num_features"], metric).unstack()
+    table = averages(rows, ["environment", "features", "num_features"], metric).unstack().fillna(np.inf)
     return table.iloc[:, -1] / table.iloc[:, 0]
 
 

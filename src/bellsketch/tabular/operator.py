@@ -54,9 +54,13 @@ class AffineOperator:
 
     def on_device(self) -> "AffineOperator":
         """The same operator in arrays that can enter jit."""
-        small = np.prod(self.mixing.shape) <= DENSE_MIXING
-        mixing = self.mixing.toarray() if small else jsp.BCOO.from_scipy_sparse(self.mixing)
+        mixing = self.mixing.toarray() if self.is_small else jsp.BCOO.from_scipy_sparse(self.mixing)
         return AffineOperator(mixing, self.pairs, self.matrices, self.offset, self.groups)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the mixing matrix is kept dense on the device."""
+        return bool(np.prod(self.mixing.shape) <= DENSE_MIXING)
 
     @property
     def num_unknowns(self) -> int:
@@ -113,15 +117,23 @@ def iterate(
 
     Nothing is raised where they diverge; the numbers are just large, or not finite.
     """
+    starts = np.array(starts, dtype=np.float64)
+    if len(operators) > 1 and not operators[0].is_small:  # sparse matrices do not stack, and gain nothing by it
+        return np.concatenate([iterate([o], u[None], num_iterations) for o, u in zip(operators, starts, strict=True)])
     with jax.enable_x64(True):
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(operator.on_device() for operator in operators))
-        return np.asarray(_iterate(stacked, np.array(starts, dtype=np.float64), num_iterations))
+        ready = [operator.on_device() for operator in operators]
+        if len(ready) == 1:
+            return np.asarray(_iterate_one(ready[0], starts[0], num_iterations))[None]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *ready)
+        return np.asarray(_iterate(stacked, starts, num_iterations))
 
 
 @jax.jit
-def _iterate(operators: AffineOperator, starts: jax.Array, num_iterations: jax.Array) -> jax.Array:
-    step = jax.vmap(lambda operator, sketch: operator(sketch))
-    return jax.lax.fori_loop(0, num_iterations, lambda _, sketches: step(operators, sketches), starts)
+def _iterate_one(operator: AffineOperator, start: jax.Array, num_iterations: jax.Array) -> jax.Array:
+    return jax.lax.fori_loop(0, num_iterations, lambda _, sketch: operator(sketch), start)
+
+
+_iterate = jax.jit(jax.vmap(_iterate_one, in_axes=(0, 0, None)))
 
 
 def _solve_dense(system: np.ndarray, right: np.ndarray) -> np.ndarray:
