@@ -1,6 +1,7 @@
 """Distributional reinforcement learning in the space of sketches: Bellman operators over mean embeddings."""
 
-from bellsketch.core.coefficients import BellmanCoefficients, fit_coefficients
+from bellsketch.core import measures
+from bellsketch.core.coefficients import BellmanCoefficients, CoefficientFitter, fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.core.errors import (
     BellsketchError,
@@ -30,6 +31,8 @@ from bellsketch.core.features import (
     WithConstant,
 )
 from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
+from bellsketch.core.interpolation import InterpolatedCoefficients, interpolate_coefficients
+from bellsketch.core.just_in_time import JustInTimeCoefficients
 from bellsketch.core.metrics import cramer, excess_cramer, kolmogorov, squared_embedding_error, wasserstein
 from bellsketch.core.projections import categorical_projection, quantile_projection
 from bellsketch.core.ranges import ReturnRange
@@ -67,6 +70,7 @@ __all__ = [
     "BellsketchWarning",
     "Bins",
     "Certificate",
+    "CoefficientFitter",
     "Decoder",
     "DivergenceError",
     "Erf",
@@ -79,6 +83,8 @@ __all__ = [
     "Indicator",
     "Info",
     "InputError",
+    "InterpolatedCoefficients",
+    "JustInTimeCoefficients",
     "LinearFit",
     "MissingRewardError",
     "Morlet",
@@ -121,9 +127,11 @@ __all__ = [
     "fit_coefficients",
     "fit_readout",
     "ground_truth",
+    "interpolate_coefficients",
     "kolmogorov",
     "kurtosis",
     "make_features",
+    "measures",
     "moments_dp",
     "moments_td",
     "monte_carlo",

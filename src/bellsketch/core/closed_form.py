@@ -52,8 +52,8 @@ def moments(features: FeatureMap, measure: Measure | Lebesgue, reward: float, di
     if isinstance(features, Indicator | Bins) and isinstance(measure, Uniform):
         return _intervals_uniform(features, measure, reward, discount)
     raise InputError(
-        f"no closed form for {type(features).__name__} features under {type(measure).__name__} measure: there is one for"
-        " Gaussian under Normal and Lebesgue, and for Indicator and Bins under Uniform"
+        f"no closed form for {type(features).__name__} features under {type(measure).__name__} measure: there is one"
+        " for Gaussian under Normal and Lebesgue, and for Indicator and Bins under Uniform"
     )
 
 
@@ -118,8 +118,9 @@ class ClosedFormRegression:
     def fit(self, target: Function, reward: Reward, discount: float) -> LinearFit:
         """A and c for one reward; ``target`` is g ↦ E[φ(R + γg)], for the report."""
         parts = [moments(self.features, self.measure, atom, discount) for atom in reward.atoms]
-        cross = sum(w * part.cross for w, part in zip(reward.weights, parts, strict=True))
-        mean = sum(w * part.target for w, part in zip(reward.weights, parts, strict=True) if part.target is not None)
+        cross = np.einsum("k,kij->ij", reward.weights, np.stack([part.cross for part in parts]))
+        means = [np.zeros(len(cross)) if part.target is None else part.target for part in parts]
+        mean = np.array(reward.weights) @ np.stack(means)
         if self.intercept == "free":
             cross = cross - np.outer(mean, self._mean)
         elif self.intercept == "penalised":

@@ -23,10 +23,9 @@ from bellsketch.core.features import FeatureMap
 from bellsketch.core.pytree import pytree, static
 from bellsketch.core.rewards import as_reward
 
-MAX_NODES = 64
-"""In a panel: more, and narrower panels would be better."""
-NODES = 12
-"""Panels are halved until this many nodes, or fewer, do."""
+MAX_NODES = 24
+"""In a panel: with more, narrower panels cost less to evaluate; with fewer, there are more coefficients to fit."""
+MAX_PANELS = 1_024
 
 
 @pytree
@@ -142,11 +141,11 @@ def _choose_nodes(features: FeatureMap, width: float, tolerance: float) -> tuple
     """Panels, nodes in each, and the error bound: the fewest panels for which a few nodes do."""
     panels = 1
     while True:
-        for k in range(2, (NODES if panels < 1024 else MAX_NODES) + 1):
+        for k in range(2, MAX_NODES + 1):
             error = interpolation_bound(features, width / (2 * panels), k)
             if error <= tolerance:
                 return panels, k, error
-        if panels >= 1024:
+        if panels >= MAX_PANELS:
             raise InputError(
                 f"features: {type(features).__name__} features with this slope cannot be interpolated in the reward to"
                 f" {tolerance:g}; they must be analytic (sigmoid, Gaussian, tanh, erf, Morlet, Fourier). Use"
@@ -157,9 +156,7 @@ def _choose_nodes(features: FeatureMap, width: float, tolerance: float) -> tuple
 
 def interpolation_bound(features: FeatureMap, half_width: float, num_nodes: int) -> float:
     """4Mρ^(1−k)/(ρ − 1), the least over ellipses: M bounds φ on one whose axes sum to ρ half-widths."""
-    best = np.inf
-    for rho in np.geomspace(1.02, 1e4, 120):
-        size = features.strip_bound(half_width * (rho - 1 / rho) / 2)
-        if np.isfinite(size):
-            best = min(best, 4 * size * rho ** (1 - num_nodes) / (rho - 1))
-    return float(best)
+    rho = np.geomspace(1.02, 1e3, 100)
+    with np.errstate(over="ignore"):
+        size = np.array([features.strip_bound(half_width * (r - 1 / r) / 2) for r in rho])
+        return float(np.min(4 * size * rho ** (1 - num_nodes) / (rho - 1)))

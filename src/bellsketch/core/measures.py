@@ -111,7 +111,8 @@ class Density(Measure):
         good = values.shape == points.shape and np.all(np.isfinite(values)) and values.min() >= 0 < values.max()
         if not good:
             raise InputError(
-                f"pdf: must take an array of points in [{self.low}, {self.high}] to as many finite numbers ≥ 0, not all 0"
+                f"pdf: must take an array of points in [{self.low}, {self.high}] to as many finite numbers ≥ 0, not"
+                " all of them 0"
             )
         return values
 

@@ -69,6 +69,12 @@ class Reward:
             return min(self.atoms), max(self.atoms)
         return float(self.frozen.ppf(TAIL)), float(self.frozen.isf(TAIL))
 
+    @property
+    def sampled_range(self) -> tuple[float, float]:
+        """The least and greatest value that is ever drawn."""
+        values = self.atoms if self.is_finite else self.sampling_table()[1]
+        return float(np.min(values)), float(np.max(values))
+
     def cdf(self, x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         return np.asarray(self.distribution.cdf(x) if self.is_finite else self.frozen.cdf(x))
 

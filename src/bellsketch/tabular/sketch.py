@@ -10,8 +10,10 @@ from jaxtyping import Float
 from bellsketch.core.arrays import Array
 from bellsketch.core.coefficients import BellmanCoefficients
 from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import MissingRewardError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import Decoder
+from bellsketch.core.interpolation import InterpolatedCoefficients
 from bellsketch.core.pytree import pytree
 from bellsketch.tabular.algorithm import Algorithm, Info
 from bellsketch.tabular.mrp import MRP
@@ -67,20 +69,16 @@ def sketch_dp(mrp: MRP, coefficients: BellmanCoefficients, decoder: Decoder) -> 
 
 
 @pytree
-class SketchTD(TemporalDifference):
-    """Sketch-TD: U(x) ← (1−α) U(x) + α (A_r U(x') + c_r), with target φ(r) where the episode ends."""
+class RewardTable:
+    """A_r and c_r of finitely many rewards, looked up by the reward's index."""
 
-    features: FeatureMap
     matrices: Float[Array, "r m m"]
     offsets: Float[Array, "r m"]
     endings: Float[Array, "r m"]
     """φ(r), the target of a terminating transition."""
-    decoder: Decoder
 
-    def initial_values(self) -> Float[jax.Array, "s m"]:
-        return _sketch_of_zero(self.features, self.num_states)
-
-    def update(self, transition: Transition, step_size: Float[jax.Array, "b 1"]) -> Float[jax.Array, "b m"]:
+    def targets(self, transition: Transition) -> Float[jax.Array, "b m"]:
+        """A_r U(x') + c_r, or φ(r) at the end."""
         # Applying every reward's matrix and keeping one costs less than gathering a matrix per state: it is one GEMM
         # that all seeds and step sizes share.
         index, m = transition.reward_index, transition.values.shape[-1]
@@ -88,36 +86,85 @@ class SketchTD(TemporalDifference):
         backed_up = (transition.following @ rows.T).reshape(*index.shape, -1, m)
         chosen = jnp.take_along_axis(backed_up, index[..., None, None], axis=-2)[..., 0, :]
         chosen += jnp.asarray(self.offsets)[index]
-        target = jnp.where(transition.goes_on[..., None] > 0, chosen, jnp.asarray(self.endings)[index])
-        return transition.values + step_size * (target - transition.values)
+        return jnp.where(transition.goes_on[..., None] > 0, chosen, jnp.asarray(self.endings)[index])
+
+
+@pytree
+class RewardInterval:
+    """A_r and c_r of every reward in an interval, interpolated."""
+
+    coefficients: InterpolatedCoefficients
+
+    def targets(self, transition: Transition) -> Float[jax.Array, "b m"]:
+        """A_r U(x') + c_r, or φ(r) at the end."""
+        backed_up = self.coefficients.back_up(transition.reward, transition.following)
+        ending = self.coefficients.features.evaluate(transition.reward)
+        return jnp.where(transition.goes_on[..., None] > 0, backed_up, ending)
+
+
+@pytree
+class SketchTD(TemporalDifference):
+    """Sketch-TD: U(x) ← (1−α) U(x) + α (A_r U(x') + c_r), with target φ(r) where the episode ends."""
+
+    features: FeatureMap
+    backups: RewardTable | RewardInterval
+    decoder: Decoder
+
+    def initial_values(self) -> Float[jax.Array, "s m"]:
+        return _sketch_of_zero(self.features, self.num_states)
+
+    def update(self, transition: Transition, step_size: Float[jax.Array, "b 1"]) -> Float[jax.Array, "b m"]:
+        return transition.values + step_size * (self.backups.targets(transition) - transition.values)
 
     def decode(self, state: TDState) -> AtomicDistribution:
         return self.decoder(state.values)
 
 
 def sketch_td(
-    mrp: MRP, coefficients: BellmanCoefficients, decoder: Decoder, step_size: Any, *, mode: str = "synchronous"
+    mrp: MRP,
+    coefficients: BellmanCoefficients | InterpolatedCoefficients,
+    decoder: Decoder,
+    step_size: Any,
+    *,
+    mode: str = "synchronous",
 ) -> SketchTD:
     """Sketch-TD on transitions drawn from a model.
 
-    Random rewards are drawn from the atoms of ``mrp.split_rewards("quadrature")``, whose coefficients must be there.
-
     Args:
       mrp: the model to draw from.
-      coefficients: for every reward that can be drawn, at the model's discount and at 0.
+      coefficients: for every reward that can be drawn. A finite table, at the model's discount and at 0: continuous
+        rewards are then drawn from the atoms of ``mrp.split_rewards("quadrature")``. Or interpolated over an interval
+        that contains all rewards: continuous rewards are then drawn as they are.
       decoder: how to read distributions off the sketch.
       step_size: a number, or a function of the number of updates a state has had (see ``bellsketch.schedules``).
       mode: ``synchronous`` or ``trajectory``.
     """
-    split = mrp.split_rewards("quadrature")
+    if isinstance(coefficients, InterpolatedCoefficients):
+        split = mrp.split_rewards()
+        _check_interval(split, coefficients)
+        backups: RewardTable | RewardInterval = RewardInterval(coefficients)
+    else:
+        split = mrp.split_rewards("quadrature")
+        backups = RewardTable(*_of_rewards(split, coefficients))
     return SketchTD(
-        transition_sampler(split),
-        as_schedule(step_size),
-        is_synchronous(mode),
-        coefficients.features,
-        *_of_rewards(split, coefficients),
-        decoder,
+        transition_sampler(split), as_schedule(step_size), is_synchronous(mode), coefficients.features, backups, decoder
     )
+
+
+def _check_interval(mrp: MRP, coefficients: InterpolatedCoefficients) -> None:
+    """Raise unless all rewards lie in the interval and the discounts agree."""
+    if coefficients.discount != mrp.discount:
+        raise MissingRewardError(
+            f"coefficients are for discount {coefficients.discount}, the model has {mrp.discount}: interpolate them"
+            " for that"
+        )
+    for reward in mrp.rewards:
+        low, high = reward.sampled_range
+        if low < coefficients.low or high > coefficients.high:
+            raise MissingRewardError(
+                f"reward {reward.name} ranges over [{low:g}, {high:g}], beyond the interpolated interval"
+                f" [{coefficients.low:g}, {coefficients.high:g}]: interpolate over an interval that contains it"
+            )
 
 
 def _sketch_of_zero(features: FeatureMap, num_states: int) -> jax.Array:
