@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gzip
 import json
 import math
 
@@ -262,3 +263,12 @@ class TestSideBySide:
 def test_scales_and_seeds():
     assert len(cells(EXPERIMENT.settings("full"))) == 8
     assert EXPERIMENT.settings("quick", seed=7).seed == 7
+
+
+def test_a_compressed_table_is_still_a_table(tmp_path):
+    run(tmp_path)
+    table = tmp_path / "results.csv"
+    (tmp_path / "results.csv.gz").write_bytes(gzip.compress(table.read_bytes()))
+    table.unlink()
+    assert run(tmp_path) == []
+    assert not table.exists()

@@ -41,7 +41,7 @@ def reproduce(
         raise InputError(f"jobs={jobs}: must be at least 1")
     settings = experiment.settings(scale, seed)
     directory = RunDirectory(out, describe_run(experiment.name, scale, settings), fresh=fresh)
-    if not directory.results.exists():
+    if not directory.is_complete:
         jobs = 1 if experiment.timed else jobs or joblib.cpu_count()
         directory.complete(_compute(experiment, settings, directory, jobs, report))
     records = pd.read_csv(directory.results)

@@ -18,7 +18,7 @@ from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.experiments.experiment import Cell, Record
 
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "piqp", "pandas", "matplotlib")
-FILES = ("cells.jsonl", "results.csv", "figure.png", "figure.pdf", "claims.json", "config.json")
+FILES = ("cells.jsonl", "results.csv", "results.csv.gz", "figure.png", "figure.pdf", "claims.json", "config.json")
 """What a run leaves; the config goes last, so that a directory without one was not ours."""
 IDENTITY = ("experiment", "scale", "settings", "bellsketch")
 """Entries of the config that two runs must share for one to continue the other."""
@@ -57,7 +57,7 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: dict[str, Any], *, fresh: bool = False):
         self.path = path
-        self._config, self._cells, self.results = (path / n for n in ("config.json", "cells.jsonl", "results.csv"))
+        self._config, self._cells = path / "config.json", path / "cells.jsonl"
         if path.exists() and not path.is_dir():
             raise InputError(f"out={path}: is a file; choose a directory")
         if fresh and self._config.exists():
@@ -87,7 +87,7 @@ class RunDirectory:
                 f"out={self.path}: holds a run with other {key} ({_difference(there[key], config[key])});"
                 " choose another directory, or pass --fresh to replace it"
             )
-        if there.get("commit") != config["commit"] and not self.results.exists():
+        if there.get("commit") != config["commit"] and not self.is_complete:
             warnings.warn(
                 f"{self.path} was begun at commit {there.get('commit')} and is continued at {config['commit']}; pass"
                 " --fresh if what changed in between matters",
@@ -95,6 +95,16 @@ class RunDirectory:
                 stacklevel=3,
             )
         return there
+
+    @property
+    def results(self) -> Path:
+        """The table of all records; a large one may have been compressed by hand."""
+        compressed = self.path / "results.csv.gz"
+        return compressed if compressed.exists() else self.path / "results.csv"
+
+    @property
+    def is_complete(self) -> bool:
+        return self.results.exists()
 
     def save_config(self) -> None:
         _replace(self._config, json.dumps(self.config, indent=2, ensure_ascii=False) + "\n")
