@@ -40,6 +40,8 @@ INTERCEPTS: dict[str, dict[str, Any]] = {
 }
 """On endless episodes the second loses a little of its constant in every backup."""
 DECODINGS = {"anchors": "C1", "fine": "C0", "categorical": "0.3", "quantile": "C2"}
+DIVERGED = 1e4
+"""Errors above this are drawn beyond the panel's edge."""
 SUPPORT_MARGIN = 0.05  # of the categorical support, as tight as an estimated range allows
 
 
@@ -162,6 +164,7 @@ def _plot_lines(part: Any, rows: pd.DataFrame, styles: dict[str, dict[str, Any]]
             line = rows[(rows["environment"] == environment) & (rows["method"] == method)]
             drawn = np.maximum(line["value"], floor)
             axis.loglog(line["num_features"], drawn, marker=".", label=method, **style)
+        axis.set_ylim(top=min(axis.get_ylim()[1], DIVERGED))
         nums = sorted(set(rows["num_features"]))
         axis.set_xticks(nums, [str(num) for num in nums])
         axis.minorticks_off()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import jax
 import pandas as pd
 
 import bellsketch
@@ -38,7 +39,7 @@ def describe_run(name: str, scale: str, settings: Any) -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, JAX on {jax.devices()[0].device_kind}",
         "date": time.strftime("%Y-%m-%d"),
     }
 
