@@ -27,7 +27,7 @@ format: $(VENV)/installed-dev
 
 figures: $(VENV)/installed
 	$(BIN)/bellsketch reproduce all --scale full --out docs/figures
-	$(BIN)/python -m bellsketch.experiments.claims docs/figures
+	$(BIN)/python -m bellsketch.experiments.claims_page docs/figures
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/core.py

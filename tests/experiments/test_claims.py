@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import bellsketch as bs
-from bellsketch.experiments.claims import Claim, claims_page, write_claims, written_directories
+from bellsketch.experiments.claims import Claim, claims_json
+from bellsketch.experiments.claims_page import claims_page, written_directories
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -30,10 +31,10 @@ def test_relations(relation, verdicts):
     assert not claim(math.nan, relation).holds
 
 
-def test_infinity_is_decided_and_written_as_nothing():
+def test_infinity_is_decided_and_written_in_words():
     assert not claim(math.inf).holds
     assert claim(math.inf, ">").holds
-    assert claim(math.inf).record()["measured"] is None
+    assert claim(math.inf).record()["measured"] == "inf"
     assert claim(0.25).record()["measured"] == 0.25
 
 
@@ -53,7 +54,7 @@ def directories(tmp_path):
     for name, written in claims.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"command": f"bellsketch reproduce {name}"}))
-        write_claims(tmp_path / name / "claims.json", written)
+        (tmp_path / name / "claims.json").write_text(claims_json(written))
     return [tmp_path / name for name in claims]
 
 
@@ -66,7 +67,7 @@ def test_page(directories):
     verdicts = {name: line.split("|")[-2].strip(" *") for name, line in rows.items()}
     assert list(verdicts.values()) == ["yes", "no", "no", "yes"]
     assert "0.5 (largest of all) | < 1 |" in rows["`fig2.yes`"]
-    assert "| – |" in rows["`fig4.nothing`"]
+    assert "| nan |" in rows["`fig4.nothing`"]
     assert page.index("bellsketch reproduce fig2") < page.index("`fig2.yes`") < page.index("bellsketch reproduce fig4")
 
 
@@ -79,7 +80,7 @@ def test_directories_in_the_order_of_the_catalogue(directories):
     root = directories[0].parent
     (root / "fig2-sigmoid").mkdir()  # not finished
     (root / "other").mkdir()
-    write_claims(root / "other" / "claims.json", [])
+    (root / "other" / "claims.json").write_text(claims_json([]))
     assert written_directories(root) == directories
 
 

@@ -18,12 +18,37 @@ def reverse_num_features(records):
     return records[records["slope_factor"].isna() | (records["slope_factor"] == 1.0)].assign(num_features=swapped)
 
 
+def scale(column, factor, **where):
+    """As if a column had other numbers in the rows where others have these values."""
+
+    def change(records):
+        chosen = pd.Series(True, records.index)
+        for name, value in where.items():
+            chosen &= records[name] == value
+        return records.assign(**{column: records[column].where(~chosen, factor * records[column])})
+
+    return change
+
+
+def rename(column, names):
+    return lambda records: records.assign(**{column: records[column].replace(names)})
+
+
 FALSIFIED = {
-    "fig4": (reverse_num_features, ["cramer-falls"]),
-    "theory": (lambda records: records.assign(value=1e6 * records["value"]), ["prop-1", "prop-4"]),
-    "beyond": (lambda records: records.assign(bound=1e-9 * records["bound"]), ["certificate-holds"]),
+    "fig2": [(rename("state", {3: 4, 4: 3}), ["nearer-to-4"])],
+    "fig4": [(reverse_num_features, ["cramer-falls"]), (scale("cramer", 1e3, method="sketch"), ["beats-dirac"])],
+    "bellman-coefficients": [(scale("value", 10, quantity="max_error"), ["error-sigmoid", "error-gaussian"])],
+    "polynomial": [
+        (
+            rename("features", {"sigmoid, 50": "polynomial, degree 50", "polynomial, degree 50": "sigmoid, 50"}),
+            ["degree-50-fails"],
+        )
+    ],
+    "sfdp": [(scale("seconds_per_iteration", 1e-6, method="SFDP, SciPy (the paper's)"), ["slower"])],
+    "theory": [(scale("value", 1e6), ["prop-1", "prop-4"])],
+    "beyond": [(scale("bound", 1e-9), ["certificate-holds"]), (scale("value", 1e3, method="fine"), ["fine-decoding"])],
 }
-"""A change of the records, and the claims that do not survive it."""
+"""Changes of the records, and the claims that do not survive them."""
 
 
 @figures
@@ -37,7 +62,7 @@ def test_quick_figure(name, tmp_path):
     assert pixels[..., :3].std() > 0.02
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
 
-    records = pd.read_csv(tmp_path / "results.csv")
+    records = pd.read_csv(tmp_path / "results.csv", keep_default_na=False, na_values=[""])
     assert len(records) >= len(experiment.cells(experiment.quick))
 
     ids = [claim.id for claim in claims]
@@ -49,8 +74,7 @@ def test_quick_figure(name, tmp_path):
         assert claim.where
         assert "|" not in claim.statement + claim.where + claim.detail  # they stand in a Markdown table
 
-    if name in FALSIFIED:
-        change, words = FALSIFIED[name]
+    for change, words in FALSIFIED.get(name, []):
         verdicts = {claim.id: claim.holds for claim in experiment.claims(change(records))}
         for word in words:
             assert not verdicts[f"{name}.{word}"]

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gzip
 import json
 import math
 
@@ -114,7 +115,7 @@ class TestFiles:
             "fake.nothing": False,
         }
         assert records[0]["measured"] == pytest.approx(math.sqrt(5), rel=1e-5)
-        assert records[2]["measured"] is None
+        assert records[2]["measured"] == "nan"
 
     def test_claims_are_returned_too(self, whole):
         claims = reproduce(EXPERIMENT, whole)
@@ -262,3 +263,24 @@ class TestSideBySide:
 def test_scales_and_seeds():
     assert len(cells(EXPERIMENT.settings("full"))) == 8
     assert EXPERIMENT.settings("quick", seed=7).seed == 7
+
+
+def test_a_compressed_table_is_still_a_table(tmp_path):
+    run(tmp_path)
+    table = tmp_path / "results.csv"
+    (tmp_path / "results.csv.gz").write_bytes(gzip.compress(table.read_bytes()))
+    table.unlink()
+    assert run(tmp_path) == []
+    assert not table.exists()
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path):
+    """The second is told so at once, and leaves the first alone."""
+
+    def intrude(settings, cell):
+        with pytest.raises(bs.InputError, match="another run is at work"):
+            run(tmp_path)
+        return measure(settings, cell)
+
+    reproduce(fake(measure=intrude), tmp_path, jobs=1)
+    assert {path.name for path in tmp_path.iterdir()} == FILES

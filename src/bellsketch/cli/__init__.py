@@ -41,6 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
         except BellsketchError as error:
             console.print(f"[red]error:[/] {escape(str(error))}")
             return 2
+        except OSError as error:  # such as a full disk, or a directory that may not be written to
+            console.print(f"[red]error:[/] {escape(str(error))}; check the path, its permissions and the space left")
+            return 2
         except KeyboardInterrupt:
             return 130
     return 0

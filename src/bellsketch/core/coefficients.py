@@ -1,6 +1,7 @@
 """Bellman coefficients: φ(r + γg) ≈ A φ(g) + c, for rewards × discounts."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -201,19 +202,25 @@ def _exact_coefficients(features: Polynomial, reward: Reward, discount: float) -
     return matrix, offset
 
 
+@functools.lru_cache(maxsize=4)
 def expected_features(features: FeatureMap, reward: Reward, discount: float) -> Function:
-    """g ↦ E[φ(R + γg)], the target of the regression."""
+    """g ↦ E[φ(R + γg)], the target of the regression.
+
+    Under a random reward that is expensive, and asked for again: by the report on a fit, and by fits with another
+    intercept. So the last few targets are remembered, with their values on grids.
+    """
     if reward.is_deterministic:
         return lambda returns: features(reward.atoms[0] + discount * returns)
-
-    kept: dict[bytes, np.ndarray] = {}  # a fit and its report look at the same points
+    kept: dict[bytes, np.ndarray] = {}
 
     def target(returns: np.ndarray) -> np.ndarray:
         key = returns.tobytes()
         if key not in kept:
-            kept[key] = np.zeros((len(returns), features.num_features))
+            values = np.zeros((len(returns), features.num_features))
             for atom, weight in zip(reward.atoms, reward.weights, strict=True):
-                kept[key] += weight * features(atom + discount * returns)
+                values += weight * features(atom + discount * returns)
+            values.setflags(write=False)
+            kept[key] = values
         return kept[key]
 
     return target

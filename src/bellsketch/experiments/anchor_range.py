@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from bellsketch.core.ranges import ANCHOR_MARGIN, GRID_MARGIN
 from bellsketch.experiments import sweeps
-from bellsketch.experiments.claims import Claim
+from bellsketch.experiments.claims import Claim, Claimant
 from bellsketch.experiments.experiment import Experiment
 from bellsketch.experiments.plotting import averages, plot_sweep, sweep_legend
 from bellsketch.experiments.problems import DETERMINISTIC, GAUSSIAN, title
@@ -16,7 +16,7 @@ from bellsketch.experiments.sweeps import OURS, PAPERS
 WHERE = "App. Extended tabular results, second figure"
 DEFAULT_RATIO = (1 + 2 * ANCHOR_MARGIN) / (1 + 2 * GRID_MARGIN)
 """What the paper's heuristics amount to: 1.29."""
-RATIOS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, DEFAULT_RATIO, 1.5, 2.0, 3.0)
+RATIOS = (0.1, 0.25, 0.5, 0.8, 0.9, 1.0, 1.1, DEFAULT_RATIO, 2.0, 3.0)
 NARROW, WIDE = 0.25, 3.0
 METRICS = ("cramer", "excess_cramer")
 
@@ -44,17 +44,17 @@ def plot(records: pd.DataFrame) -> Figure:
 def claims(records: pd.DataFrame) -> list[Claim]:
     """What the appendix says of this figure, for the paper's regression; each detail says how ours does."""
     papers, ours = (_numbers(records[records["intercept"] == form]) for form in (PAPERS, OURS))
+    make = Claimant("anchor-range", WHERE)
 
-    def claim(name: str, statement: str, key: str, relation: str, threshold: float, what: str) -> Claim:
-        value, worst = papers[key]
-        detail = f"{what}{worst}; free intercept: {ours[key][0]:.2g}{ours[key][1]}"
-        return Claim(f"anchor-range.{name}", statement, WHERE, value, relation, threshold, detail)
+    def claim(name: str, statement: str, relation: str, threshold: float, what: str) -> Claim:
+        value, remark = papers[name]
+        detail = f"{what}{remark}; free intercept: {ours[name][0]:.2g}{ours[name][1]}"
+        return make(name, statement, value, relation, threshold, detail)
 
     return [
         claim(
             "reliable",
             "Anchors slightly wider than the grid give reliably small Cramér distances for almost all features",
-            "reliable",
             "≥",
             0.9,
             f"share of (environment, feature) within 3× of the best ratio at {DEFAULT_RATIO:.2f}",
@@ -62,7 +62,6 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         claim(
             "narrow-is-worse",
             "Narrowing the anchors from 1 is much worse than widening them",
-            "narrow",
             ">",
             2.0,
             f"growth from ratio 1 to {NARROW:g} over growth to {WIDE:g}, in the median",
@@ -70,7 +69,6 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         claim(
             "wide-costs-resolution",
             "Beyond 1 the distance grows, because support points lie further apart",
-            "wide",
             ">",
             0.9,
             f"share of (environment, feature) where ratio {WIDE:g} is worse than 1",
@@ -78,27 +76,35 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         claim(
             "best-below-one",
             "The smallest distance can be had slightly below 1",
-            "below",
             ">",
             0.0,
-            "share of (environment, feature) whose best ratio is below 1",
+            "share of (environment, feature) whose best ratio lies in [0.7, 1)",
         ),
-        claim("not-everywhere", "… but not universally", "below", "<", 1.0, "the same share"),
+        claim(
+            "not-everywhere",
+            "… but not universally: not on the random chain and the cycle",
+            ">",
+            0.5,
+            "share of features there whose best ratio is not below 1",
+        ),
     ]
 
 
 def _numbers(rows: pd.DataFrame) -> dict[str, tuple[float, str]]:
-    """The measured number of each claim with a word on it, for one form of intercept."""
+    """The measured number of each claim with a remark, for one form of intercept."""
     table = averages(rows, ["environment", "features", "anchor_ratio"], "cramer").unstack().fillna(np.inf)
     growth = table.div(_at(table, 1.0), axis=0)
     near = _at(table, DEFAULT_RATIO) / table.min(axis=1)
     environment, family = near.idxmax()
     narrow, wide = (float(_at(growth, ratio).median()) for ratio in (NARROW, WIDE))
+    best = table.idxmin(axis=1)
+    exceptions = best[best.index.get_level_values("environment").isin(["random_chain", "cycle"])]
     return {
         "reliable": (float((near <= 3).mean()), f" (worst: {title(environment)}, {family}, {near.max():.2g}×)"),
-        "narrow": (narrow / wide, f" ({narrow:.3g}× and {wide:.3g}×)"),
-        "wide": (float((_at(growth, WIDE) > 1).mean()), ""),
-        "below": (float((table.idxmin(axis=1) < 0.999).mean()), ""),
+        "narrow-is-worse": (narrow / wide, f" ({narrow:.3g}× and {wide:.3g}×)"),
+        "wide-costs-resolution": (float((_at(growth, WIDE) > 1).mean()), ""),
+        "best-below-one": (float(best.between(0.7, 0.999).mean()), ""),
+        "not-everywhere": (float((exceptions > 0.999).mean()), ""),
     }
 
 

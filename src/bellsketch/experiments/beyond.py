@@ -15,7 +15,8 @@ from bellsketch.core.families import make_features
 from bellsketch.core.features import WithConstant
 from bellsketch.core.imputation import fine_decoder
 from bellsketch.core.metrics import cramer, squared_embedding_error
-from bellsketch.experiments.claims import Claim
+from bellsketch.experiments.claims import OURS as OURS_WHERE
+from bellsketch.experiments.claims import Claim, Claimant
 from bellsketch.experiments.evaluation import PAPER_JITTERS, evaluate, jittered_decoders
 from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.experiments.plotting import COLOURS
@@ -28,7 +29,8 @@ from bellsketch.tabular.operator import iterate
 from bellsketch.tabular.quantile import quantile_dp
 from bellsketch.tabular.sketch import sketch_operator
 
-WHERE = "ours"
+ROUNDING = 1e-10
+"""Smaller errors are rounding in the truth."""
 FREE = "free (ours)"
 INTERCEPTS: dict[str, dict[str, Any]] = {
     "none (the paper's text)": {"ls": "-", "color": "C1"},
@@ -38,6 +40,8 @@ INTERCEPTS: dict[str, dict[str, Any]] = {
 }
 """On endless episodes the second loses a little of its constant in every backup."""
 DECODINGS = {"anchors": "C1", "fine": "C0", "categorical": "0.3", "quantile": "C2"}
+DIVERGED = 1e4
+"""Errors above this are drawn beyond the panel's edge."""
 SUPPORT_MARGIN = 0.05  # of the categorical support, as tight as an estimated range allows
 
 
@@ -108,7 +112,8 @@ def _decodings(settings: Settings, name: str, num: int) -> list[Record]:
 
 
 def _certificates(settings: Settings, name: str, num: int) -> list[Record]:
-    case, records = problem(name, settings.seed), []
+    case = problem(name, settings.seed)
+    records: list[Record] = []
     for family in settings.certified_families:
         features = make_features(family, case.return_range, num)
         rewards, discounts = case.mrp.rewards, (case.mrp.discount, 0.0)
@@ -117,6 +122,7 @@ def _certificates(settings: Settings, name: str, num: int) -> list[Record]:
         try:
             sketch = operator.fixed_point()
         except DivergenceError:
+            records.append({"method": family, "value": None, "bound": None})
             continue
         error = squared_embedding_error(sketch, case.truth.embedding(features)).max() ** 0.5
         bound = certify(case.mrp, fit, operator, sketch).bound
@@ -158,6 +164,7 @@ def _plot_lines(part: Any, rows: pd.DataFrame, styles: dict[str, dict[str, Any]]
             line = rows[(rows["environment"] == environment) & (rows["method"] == method)]
             drawn = np.maximum(line["value"], floor)
             axis.loglog(line["num_features"], drawn, marker=".", label=method, **style)
+        axis.set_ylim(top=min(axis.get_ylim()[1], DIVERGED))
         nums = sorted(set(rows["num_features"]))
         axis.set_xticks(nums, [str(num) for num in nums])
         axis.minorticks_off()
@@ -185,26 +192,21 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         for part in ("intercept", "decoding")
     )
     resolved = intercept[intercept.index.get_level_values("num_features") >= 20]
-    gain = resolved[FREE] / resolved[list(INTERCEPTS)[:2]].min(axis=1)
-    converged = decoding.dropna()
-    fine = converged["fine"] / converged["anchors"]
-    beats = converged["fine"] / converged["categorical"]
-    certificate = records[(records["part"] == "certificate") & records["bound"].notna()]
-    # Below this, "errors" are rounding in the truth.
-    certificate = certificate[certificate["value"] > 1e-10]
+    gain = _ratio(resolved[FREE], resolved[list(INTERCEPTS)[:2]].min(axis=1))
+    fine, beats = (_ratio(decoding["fine"], decoding[other]) for other in ("anchors", "categorical"))
+    tried = records[records["part"] == "certificate"]
+    certificate = tried[tried["bound"].notna() & (tried["value"] > ROUNDING)]
     margin = certificate["value"] / certificate["bound"]
-
-    def claim(name: str, statement: str, measured: float, relation: str, threshold: float, detail: str) -> Claim:
-        return Claim(f"beyond.{name}", statement, WHERE, float(measured), relation, threshold, detail)
-
+    claim = Claimant("beyond", OURS_WHERE)
     return [
         claim(
             "free-intercept",
-            "Where episodes never end, the free intercept's error is no larger than that of either form of the paper",
+            "Where episodes never end, 20 features or more have no larger an error with a free intercept than in either"
+            " form of the paper",
             gain.max(),
             "≤",
             1.0,
-            f"largest ratio of squared errors, m ≥ 20; smallest {gain.min():.1g}; {_where(gain)}",
+            f"largest ratio of squared errors; smallest {gain.min():.1g}; {_where(gain)}",
         ),
         claim(
             "fine-decoding",
@@ -220,7 +222,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             beats.max(),
             "<",
             1.0,
-            f"largest ratio; median {beats.median():.2g}; {_where(beats)}",
+            f"largest ratio; median {beats.median():.2g}; {_where(beats)}; {(beats < 1).mean():.0%} hold",
         ),
         claim(
             "certificate-holds",
@@ -228,7 +230,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             margin.max(),
             "≤",
             1.0,
-            f"largest error / bound over {len(margin)} cases with a bound",
+            f"largest error / bound over {len(margin)} cases; {int(tried['bound'].isna().sum())} have no bound",
         ),
         claim(
             "certificate-tight",
@@ -239,6 +241,11 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             f"share of cases; median bound / error {1 / margin.median():.3g}",
         ),
     ]
+
+
+def _ratio(ours: pd.Series, theirs: pd.Series) -> pd.Series:
+    """Ours over theirs where theirs is a number; ours counts as infinite where it diverged."""
+    return (ours.fillna(np.inf) / theirs)[theirs.notna()]
 
 
 def _where(values: pd.Series) -> str:

@@ -5,11 +5,12 @@ import json
 import math
 import operator
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from bellsketch.core.errors import InputError
 
+OURS = "ours"
+"""Where claims come from that the paper does not make."""
 RELATIONS = {"<": operator.lt, "≤": operator.le, ">": operator.gt, "≥": operator.ge}
 
 
@@ -40,58 +41,34 @@ class Claim:
         return bool(RELATIONS[self.relation](self.measured, self.threshold))
 
     def record(self) -> dict[str, Any]:
-        """What ``claims.json`` says of it."""
-        measured = self.measured if math.isfinite(self.measured) else None
+        """What ``claims.json`` says of it; JSON has no number for what is infinite or missing."""
+        measured = self.measured if math.isfinite(self.measured) else str(self.measured)
         return {**dataclasses.asdict(self), "measured": measured, "holds": self.holds}
 
 
-def write_claims(path: Path, claims: Sequence[Claim]) -> None:
-    """As JSON, one object a claim."""
+@dataclasses.dataclass(frozen=True)
+class Claimant:
+    """Makes the claims of one figure."""
+
+    figure: str
+    where: str
+
+    def __call__(
+        self,
+        name: str,
+        statement: str,
+        measured: float,
+        relation: str,
+        threshold: float,
+        detail: str = "",
+        where: str | None = None,
+    ) -> Claim:
+        return Claim(
+            f"{self.figure}.{name}", statement, where or self.where, float(measured), relation, threshold, detail
+        )
+
+
+def claims_json(claims: Sequence[Claim]) -> str:
+    """One object a claim."""
     records = [claim.record() for claim in claims]
-    path.write_text(json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def claims_page(directories: Sequence[Path]) -> str:
-    """``docs/claims.md``: a table of the claims in each directory that ``reproduce`` has written."""
-    parts = [
-        "# Claims",
-        "",
-        "Every claim the paper makes of its tabular figures, and those of our own figure `beyond`, with the number",
-        "that decides it at full scale. A claim that does not hold is a result; its figure's page says what we see.",
-        "This page is written by `python -m bellsketch.experiments.claims docs/figures`.",
-    ]
-    for directory in directories:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        records = json.loads((directory / "claims.json").read_text(encoding="utf-8"))
-        parts += ["", f"## [{directory.name}](figures/{directory.name}.md)", "", f"`{config['command']}`", ""]
-        parts += ["| id | claim | where | measured | needed | holds |", "|---|---|---|---|---|---|"]
-        parts += [_row(record) for record in records]
-    return "\n".join(parts) + "\n"
-
-
-def _row(record: dict[str, Any]) -> str:
-    measured = "–" if record["measured"] is None else f"{record['measured']:.3g}"
-    detail = f" ({record['detail']})" if record["detail"] else ""
-    cells = [
-        f"`{record['id']}`",
-        record["statement"],
-        record["where"],
-        measured + detail,
-        f"{record['relation']} {record['threshold']:g}",
-        "yes" if record["holds"] else "**no**",
-    ]
-    return "| " + " | ".join(cells) + " |"
-
-
-def written_directories(root: Path) -> list[Path]:
-    """The directories below ``root`` that hold claims, in the order of the catalogue."""
-    from bellsketch.experiments.catalogue import EXPERIMENTS
-
-    return [root / name for name in EXPERIMENTS if (root / name / "claims.json").exists()]
-
-
-if __name__ == "__main__":
-    import sys
-
-    root = Path(sys.argv[1])
-    (root.parent / "claims.md").write_text(claims_page(written_directories(root)), encoding="utf-8")
+    return json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

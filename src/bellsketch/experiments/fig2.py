@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bellsketch.core.metrics import squared_embedding_error
-from bellsketch.experiments.claims import Claim
+from bellsketch.core.distributions import dirac
+from bellsketch.core.metrics import cramer, squared_embedding_error
+from bellsketch.experiments.claims import Claim, Claimant
 from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.experiments.sweeps import OURS, PAPERS
 from bellsketch.experiments.walk_through import ITERATIONS, NUM_FEATURES, WalkThrough, plot_walk_through, walk_through
@@ -26,8 +27,9 @@ class Settings:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """The paper's form of the regression, and ours."""
-    return [{"features": settings.features, "intercept": form} for form in (PAPERS, OURS)]
+    """The paper's form of the regression, and ours; sinusoids go with the sigmoids, to compare them."""
+    forms = [{"features": settings.features, "intercept": form} for form in (PAPERS, OURS)]
+    return forms + [{"features": "fourier", "intercept": PAPERS}] * (settings.features == "sigmoid")
 
 
 def measure(settings: Settings, cell: Cell) -> list[Record]:
@@ -52,9 +54,11 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
     ]
 
 
-def from_records(records: pd.DataFrame, intercept: str) -> WalkThrough:
-    """The run that left these records."""
-    rows = records[records["intercept"] == intercept].sort_values(["iteration", "state"])
+def from_records(records: pd.DataFrame, intercept: str, features: str | None = None) -> WalkThrough:
+    """The run that left these records; by default with the features that the figure is about."""
+    features = records["features"].iloc[0] if features is None else features
+    rows = records[(records["intercept"] == intercept) & (records["features"] == features)]
+    rows = rows.sort_values(["iteration", "state"])
     path = rows[[f"u{i}" for i in range(NUM_FEATURES)]].to_numpy().reshape(-1, rows["state"].nunique(), NUM_FEATURES)
     first = rows.iloc[0]
     bound = float(first["bound"]) if pd.notna(first["bound"]) else np.inf
@@ -76,17 +80,20 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         "sigmoid": ("fig2-sigmoid", "App. Sketch-DP example with sigmoidal features", 0.97),
     }[papers.name]
 
+    make = Claimant(figure, where)
+
     def claim(
         name: str, statement: str, measured: Callable[[WalkThrough], float], relation: str, threshold: float, what: str
     ) -> Claim:
-        detail = f"{what}; free intercept: {measured(ours):.3g}"
-        return Claim(f"{figure}.{name}", statement, where, measured(papers), relation, threshold, detail)
+        return make(
+            name, statement, measured(papers), relation, threshold, f"{what}; free intercept: {measured(ours):.3g}"
+        )
 
-    return [
+    result = [
         claim(
             "two-components",
             f"Two principal components explain more than {least:.0%} of the variance",
-            lambda run_: run_.principal_components()[2],
+            _explained,
             ">",
             least,
             "their share",
@@ -112,8 +119,16 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             "The update pattern comes from paths of length 3 between rewards: a state moves every third iteration",
             _off_beat,
             "<",
-            0.05,
-            "largest move off the beat over largest move on it, first 12 iterations",
+            0.5,
+            "largest move off the beat over smallest move on it, first 12 iterations",
+        ),
+        claim(
+            "starts-at-zero",
+            "At first the decoded distributions reflect the start at δ₀",
+            lambda run_: float(cramer(run_.decoder(run_.path[0]), dirac(np.zeros(4))).max()),
+            "<",
+            0.1,
+            "Cramér distance of the decoded start to δ₀",
         ),
         claim(
             "decodes",
@@ -124,6 +139,36 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             "Cramér distance to the truth over that of the projection, largest over states",
         ),
     ]
+    if papers.name == "sigmoid":
+        sinusoids = from_records(records, PAPERS, "fourier")
+        result += [
+            make(
+                "more-than-sinusoids",
+                "… which is more than with sinusoids",
+                _explained(papers) - _explained(sinusoids),
+                ">",
+                0.0,
+                "difference of the shares",
+            ),
+            make(
+                "smoother",
+                "The embeddings evolve more smoothly than with sinusoids",
+                _detour(papers) / _detour(sinusoids),
+                "<",
+                1.0,
+                "length of the path over distance travelled, mean over states; ratio of the two",
+            ),
+        ]
+    return result
+
+
+def _explained(run_: WalkThrough) -> float:
+    return run_.principal_components()[2]
+
+
+def _detour(run_: WalkThrough) -> float:
+    length = np.linalg.norm(np.diff(run_.path, axis=0), axis=-1).sum(axis=0)
+    return float((length / np.linalg.norm(run_.path[-1] - run_.path[0], axis=-1)).mean())
 
 
 def _start_error(run_: WalkThrough) -> float:
@@ -141,7 +186,7 @@ def _off_beat(run_: WalkThrough) -> float:
     moves = np.linalg.norm(np.diff(run_.path[:13], axis=0), axis=-1)
     beat = np.array([2, 1, 0, 0])  # the first iteration that moves each state
     on = (np.arange(len(moves))[:, None] - beat) % 3 == 0
-    return float(moves[~on].max() / moves[on].max())
+    return float(moves[~on].max() / moves[on].min())
 
 
 def _projection_distance(run_: WalkThrough) -> float:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from bellsketch.experiments.problems import title
-from bellsketch.experiments.sweeps import FAMILY_NAMES, OURS, PAPERS
+from bellsketch.experiments.sweeps import BASE_FEATURES, FAMILY_NAMES, OURS, PAPERS
 
 COLOURS = dict(zip(FAMILY_NAMES, [f"C{i}" for i in (0, 1, 2, 9, 3, 6, 5, 8)], strict=True))
 STYLES: dict[str, Any] = {PAPERS: "-", OURS: "--"}
@@ -59,7 +59,7 @@ def _plot_baselines(axis: Axes, records: pd.DataFrame, x: str, metric: str) -> N
             line = averages(rows, [x], metric)
             axis.plot(line.index, np.maximum(line.to_numpy(), FLOOR), style, color="black", lw=1.3)
         else:
-            base = rows[rows["num_features"] == 50]
+            base = rows[rows["num_features"] == BASE_FEATURES]
             level = float((rows if base.empty else base)[metric].mean())
             if level > 0:
                 axis.axhline(level, linestyle=style, color="black", lw=1.3)

@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from bellsketch.core.errors import InputError
-from bellsketch.experiments.claims import Claim, write_claims
+from bellsketch.experiments.claims import Claim, claims_json
 from bellsketch.experiments.experiment import Cell, Experiment, Record
-from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run
+from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, replace_text
 
 
 def reproduce(
@@ -40,17 +40,28 @@ def reproduce(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs}: must be at least 1")
     settings = experiment.settings(scale, seed)
-    directory = RunDirectory(out, describe_run(experiment.name, scale, settings), fresh=fresh)
-    if not directory.results.exists():
-        jobs = 1 if experiment.timed else jobs or joblib.cpu_count()
-        directory.complete(_compute(experiment, settings, directory, jobs, report))
-    records = pd.read_csv(directory.results)
+    config = describe_run(experiment.name, scale, settings)
+    directory = RunDirectory(out, config, fresh=fresh)
+    try:
+        if not directory.is_complete:
+            workers = 1 if experiment.timed else jobs or joblib.cpu_count()
+            directory.complete(_compute(experiment, settings, directory, workers, report))
+        directory.config["drawn_at_commit"] = config["commit"]
+        directory.save_config()
+        return _draw(experiment, directory)
+    finally:
+        directory.release()
+
+
+def _draw(experiment: Experiment, directory: RunDirectory) -> list[Claim]:
+    """The picture and the claims, from the table alone."""
+    records = pd.read_csv(directory.results, keep_default_na=False, na_values=[""])
     figure = experiment.plot(records)
-    for suffix in ("png", "pdf"):
-        figure.savefig(out / f"figure.{suffix}", dpi=130, metadata={"CreationDate": None} if suffix == "pdf" else None)
+    for suffix, metadata in (("png", None), ("pdf", {"CreationDate": None})):
+        figure.savefig(directory.path / f"figure.{suffix}", dpi=130, metadata=metadata)
     plt.close(figure)
     claims = experiment.claims(records)
-    write_claims(out / "claims.json", claims)
+    replace_text(directory.path / "claims.json", claims_json(claims))
     return claims
 
 

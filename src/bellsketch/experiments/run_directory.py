@@ -11,6 +11,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import filelock
+import jax
 import pandas as pd
 
 import bellsketch
@@ -18,8 +20,9 @@ from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.experiments.experiment import Cell, Record
 
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "piqp", "pandas", "matplotlib")
-FILES = ("cells.jsonl", "results.csv", "figure.png", "figure.pdf", "claims.json", "config.json")
+FILES = ("cells.jsonl", "results.csv", "results.csv.gz", "figure.png", "figure.pdf", "claims.json", "config.json")
 """What a run leaves; the config goes last, so that a directory without one was not ours."""
+LOCK = "run.lock"
 IDENTITY = ("experiment", "scale", "settings", "bellsketch")
 """Entries of the config that two runs must share for one to continue the other."""
 
@@ -36,7 +39,7 @@ def describe_run(name: str, scale: str, settings: Any) -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, JAX on {jax.devices()[0].device_kind}",
         "date": time.strftime("%Y-%m-%d"),
     }
 
@@ -57,18 +60,29 @@ class RunDirectory:
 
     def __init__(self, path: Path, config: dict[str, Any], *, fresh: bool = False):
         self.path = path
-        self._config, self._cells, self.results = (path / n for n in ("config.json", "cells.jsonl", "results.csv"))
+        self._config, self._cells = path / "config.json", path / "cells.jsonl"
         if path.exists() and not path.is_dir():
             raise InputError(f"out={path}: is a file; choose a directory")
+        if not fresh and not self._config.exists() and (there := [name for name in FILES if (path / name).exists()]):
+            raise InputError(f"out={path}: holds {there[0]} but no config.json of a run; choose another directory")
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = filelock.FileLock(path / LOCK)
+        try:
+            self._lock.acquire(timeout=0)
+        except filelock.Timeout:
+            raise InputError(f"out={path}: another run is at work there; wait for it, or choose another") from None
         if fresh and self._config.exists():
             for name in FILES:
                 (path / name).unlink(missing_ok=True)
         if self._config.exists():
-            self.config = self._check(config)
+            try:
+                self.config = self._check(config)
+            except InputError:
+                self.release()
+                raise
+            if self.is_complete:  # a crash may have come between the table and this
+                self._cells.unlink(missing_ok=True)
             return
-        if there := [name for name in FILES if (path / name).exists()]:
-            raise InputError(f"out={path}: holds {there[0]} but no config.json of a run; choose another directory")
-        path.mkdir(parents=True, exist_ok=True)
         self.config = {**config, "seconds": 0.0}
         self.save_config()
 
@@ -87,7 +101,7 @@ class RunDirectory:
                 f"out={self.path}: holds a run with other {key} ({_difference(there[key], config[key])});"
                 " choose another directory, or pass --fresh to replace it"
             )
-        if there.get("commit") != config["commit"] and not self.results.exists():
+        if there.get("commit") != config["commit"] and not self.is_complete:
             warnings.warn(
                 f"{self.path} was begun at commit {there.get('commit')} and is continued at {config['commit']}; pass"
                 " --fresh if what changed in between matters",
@@ -96,8 +110,23 @@ class RunDirectory:
             )
         return there
 
+    def release(self) -> None:
+        """Let other runs in."""
+        self._lock.release()
+        (self.path / LOCK).unlink(missing_ok=True)
+
+    @property
+    def results(self) -> Path:
+        """The table of all records; a large one may have been compressed by hand."""
+        compressed = self.path / "results.csv.gz"
+        return compressed if compressed.exists() else self.path / "results.csv"
+
+    @property
+    def is_complete(self) -> bool:
+        return self.results.exists()
+
     def save_config(self) -> None:
-        _replace(self._config, json.dumps(self.config, indent=2, ensure_ascii=False) + "\n")
+        replace_text(self._config, json.dumps(self.config, indent=2, ensure_ascii=False) + "\n")
 
     def finished(self) -> dict[str, list[Record]]:
         """Records of finished cells, by :func:`cell_key`. A line cut short by a crash is not one of them."""
@@ -122,7 +151,7 @@ class RunDirectory:
 
     def complete(self, records: list[Record]) -> None:
         """All cells are done: write the table and forget the parts."""
-        _replace(self.results, pd.DataFrame(records).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+        replace_text(self.results, pd.DataFrame(records).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
         self._cells.unlink(missing_ok=True)
 
 
@@ -140,8 +169,11 @@ def _difference(there: Any, here: Any) -> str:
     return f"{there} there, {here} here"
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text(text, encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)

@@ -1,6 +1,7 @@
 """Sketch-DP against statistical functional DP: accuracy, time per iteration, time to set up."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,8 @@ from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.features import Sigmoid
 from bellsketch.core.imputation import anchor_decoder, fine_decoder
 from bellsketch.core.metrics import cramer
-from bellsketch.experiments.claims import Claim
+from bellsketch.experiments.claims import OURS as OURS_WHERE
+from bellsketch.experiments.claims import Claim, Claimant
 from bellsketch.experiments.evaluation import PAPER_JITTERS, evaluate, jittered_decoders
 from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.experiments.plotting import averages
@@ -34,10 +36,12 @@ SKETCH, FREE, FINE, SCIPY, BATCHED = (
     "SFDP, ours",
 )
 STYLES = {SKETCH: ("C0", "-"), FREE: ("C0", "--"), FINE: ("C2", "--"), SCIPY: ("C3", "-"), BATCHED: ("C3", "--")}
+CERTAIN = ("cycle", "directed_chain")
+"""Environments whose returns are not random."""
 FLOOR = 1e-6
 """Particles can be exact; a distance below this is drawn here."""
-TIMED_ITERATIONS = 2_000
-"""Enough of Sketch-DP's microseconds to be measured."""
+TIMED_ITERATIONS, TIMED_SFDP = 2_000, 20
+"""Of Sketch-DP and of our SFDP: enough of their microseconds to be measured."""
 QUANTITIES = {
     "cramer": "Cramér distance",
     "excess_cramer": "excess Cramér",
@@ -52,7 +56,7 @@ class Settings:
 
     environments: tuple[str, ...] = DETERMINISTIC
     nums: tuple[int, ...] = (5, 10, 20, 50, 100)
-    scipy_accuracy_up_to: int = 20
+    scipy_accuracy_up_to: int = 10
     iterations: int = PAPER_ITERATIONS
     jitters: int = PAPER_JITTERS
     seed: int = 0
@@ -72,27 +76,61 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
     """A row for each jitter of a sketch's decoding, one row for SFDP, whose particles need no support."""
     case, num = problem(cell["environment"], settings.seed), cell["num_features"]
     build = _builder(case, num, cell["method"])
-    build()  # compiles what there is to compile
-    start = time.perf_counter()
     algorithm = build()
-    shared = {**cell, "setup_seconds": time.perf_counter() - start}
+    shared = {**cell, "setup_seconds": _shortest(build)}
     features = Sigmoid.from_range(case.return_range, num)
     decoders = jittered_decoders(jitter_key(settings.seed, num), features, case.return_range, settings.jitters)
+    best = np.array([case.truth.cramer_to.of_projection(np.asarray(d.support)).max() for d in decoders])
     if isinstance(algorithm, SketchDP):
-        shared["seconds_per_iteration"], _ = _timed(algorithm, TIMED_ITERATIONS, every=TIMED_ITERATIONS)
+        timed = functools.partial(_scan, algorithm, TIMED_ITERATIONS)
+        shared["seconds_per_iteration"] = _shortest(timed) / TIMED_ITERATIONS
         sketch = run(jax.random.key(0), algorithm, settings.iterations, stop_on_divergence=False).state
-        errors = evaluate(sketch, case.truth, [algorithm.decoder] if cell["method"] == FINE else decoders)
-        return jitter_rows(shared, errors.cramer.max(axis=1), errors.cramer_projection.max(axis=1))
-    if cell["method"] == SCIPY and num > settings.scipy_accuracy_up_to:
-        # Start where our form has got to: its first iterations, from certain returns, are easier than the others.
-        state = run(jax.random.key(0), expectile_dp(case.mrp, num), 30).state
-        shared["seconds_per_iteration"], _ = _timed(algorithm, 1, every=1, state=state)
-        return [shared]
-    every = 1 if cell["method"] == SCIPY else settings.iterations
-    shared["seconds_per_iteration"], state = _timed(algorithm, settings.iterations, every=every)
+        if cell["method"] == FINE:
+            distance = float(evaluate(sketch, case.truth, [algorithm.decoder]).cramer.max())
+            return [{**shared, "cramer": distance, "excess_cramer": distance - float(best.mean())}]
+        return jitter_rows(shared, evaluate(sketch, case.truth, decoders).cramer.max(axis=1), best)
+    if cell["method"] == SCIPY:
+        return [{**shared, **_scipy_record(settings, case, algorithm, num, float(best.mean()))}]
+    shared["seconds_per_iteration"] = _shortest(functools.partial(_scan, algorithm, TIMED_SFDP)) / TIMED_SFDP
+    return [{**shared, **_accuracy(case, algorithm, _scan(algorithm, settings.iterations), float(best.mean()))}]
+
+
+def _scipy_record(settings: Settings, case: Problem, algorithm: Algorithm, num: int, best: float) -> Record:
+    """Up to some m the mean time of all iterations, and the accuracy after them; beyond, the time of one."""
+    start = time.perf_counter()
+    if num > settings.scipy_accuracy_up_to:
+        # From where our form has got to: the first iterations, from certain returns, are easier than the others.
+        state = _scan(expectile_dp(case.mrp, num), 30)
+        _scan(algorithm, 0, state)
+        start = time.perf_counter()
+        _scan(algorithm, 1, state)
+        return {"seconds_per_iteration": time.perf_counter() - start}
+    state = _scan(algorithm, settings.iterations)
+    seconds = (time.perf_counter() - start) / settings.iterations
+    return {"seconds_per_iteration": seconds, **_accuracy(case, algorithm, state, best)}
+
+
+def _accuracy(case: Problem, algorithm: Algorithm, state: Any, best: float) -> Record:
     distance = float(np.max(cramer(algorithm.decode(state), case.truth.distribution)))
-    best = np.mean([case.truth.cramer_to.of_projection(np.asarray(d.support)).max() for d in decoders])
-    return [{**shared, "cramer": distance, "excess_cramer": distance - float(best)}]
+    return {"cramer": distance, "excess_cramer": distance - best}
+
+
+def _scan(algorithm: Algorithm, steps: int, state: Any = None) -> Any:
+    """The state after so many iterations, in one scan."""
+    return run(
+        jax.random.key(0), algorithm, steps, state=state, record_every=max(steps, 1), stop_on_divergence=False
+    ).state
+
+
+def _shortest(f: Callable[[], Any], repeats: int = 5) -> float:
+    """The seconds of the fastest of several calls, after one that compiles what there is to compile."""
+    f()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        f()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def _builder(case: Problem, num: int, method: str) -> Callable[[], Algorithm]:
@@ -111,14 +149,6 @@ def _builder(case: Problem, num: int, method: str) -> Callable[[], Algorithm]:
         )
 
     return sketch
-
-
-def _timed(algorithm: Algorithm, steps: int, *, every: int, state: Any = None) -> tuple[float, Any]:
-    """Seconds per iteration of scans of ``every`` steps, compiled before, and the state after the last."""
-    run(jax.random.key(0), algorithm, every, state=state, record_every=every, stop_on_divergence=False)
-    start = time.perf_counter()
-    outcome = run(jax.random.key(0), algorithm, steps, state=state, record_every=every, stop_on_divergence=False)
-    return (time.perf_counter() - start) / steps, outcome.state
 
 
 def plot(records: pd.DataFrame) -> Figure:
@@ -164,23 +194,21 @@ def plot(records: pd.DataFrame) -> Figure:
 def claims(records: pd.DataFrame) -> list[Claim]:
     """What the appendix says of this figure."""
     index = ["environment", "num_features", "method"]
-    seconds = averages(records, index, "seconds_per_iteration").unstack()
-    setup = averages(records, index, "setup_seconds").unstack()[SKETCH]
-    distance = averages(records, index, "cramer").unstack()
-    slower, batched = seconds[SCIPY] / seconds[SKETCH], seconds[BATCHED] / seconds[SKETCH]
-    in_iterations = (setup / seconds[SCIPY]).unstack()
-    largest = distance.index.get_level_values("num_features").max()
-    both = distance[[SKETCH, SCIPY]].dropna()
-    both.index = both.index.remove_unused_levels()
-    closer, closer_than_ours = both[SKETCH] < both[SCIPY], distance[SKETCH] < distance[BATCHED]
-    free_closer = distance[FREE] < distance[BATCHED]
-    at_largest = closer_than_ours.xs(largest, level="num_features")
-    batched = batched.xs(largest, level="num_features")
-    fine_closer = distance[FINE] < distance[BATCHED]
-
-    def claim(name: str, statement: str, measured: float, relation: str, threshold: float, detail: str) -> Claim:
-        return Claim(f"sfdp.{name}", statement, WHERE, float(measured), relation, threshold, detail)
-
+    quantities = ("seconds_per_iteration", "setup_seconds", "cramer")
+    seconds, setup, distance = (averages(records, index, quantity).unstack() for quantity in quantities)
+    nums = distance.index.get_level_values("num_features")
+    slower, largest = seconds[SCIPY] / seconds[SKETCH], nums == nums.max()
+    batched = (seconds[BATCHED] / seconds[SKETCH])[largest]
+    # Where returns are certain, imputation starts at its solution and SFDP has nothing to do.
+    random = ~distance.index.get_level_values("environment").isin(CERTAIN)
+    in_iterations = (setup[SKETCH] / seconds[SCIPY])[random]
+    by_num = in_iterations.groupby("num_features").max()
+    both = distance[[SKETCH, SCIPY]].dropna(subset=[SCIPY]).fillna(np.inf)
+    filled = distance.fillna(np.inf)
+    ratio = (filled[SKETCH] / filled[BATCHED].clip(lower=FLOOR))[random].unstack()
+    grows = ratio.iloc[:, -1] < ratio.iloc[:, 0]
+    fine = filled[FINE] < filled[BATCHED]
+    claim = Claimant("sfdp", WHERE)
     return [
         claim(
             "slower",
@@ -192,61 +220,65 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         ),
         claim(
             "ours-slower",
-            "Ours: also with exact derivatives and batching SFDP takes at least 20 times as long",
+            "Also with exact derivatives and batching SFDP takes at least 20 times as long",
             batched.min(),
             "≥",
             20,
-            f"least ratio over environments at m = {largest}, our imputation; largest {batched.max():.2g}",
+            f"least ratio over environments at m = {nums.max()}, our imputation; largest {batched.max():.2g}",
+            OURS_WHERE,
         ),
         claim(
             "setup-few-iterations",
             "Solving for the Bellman coefficients takes no longer than a couple of SFDP iterations",
-            in_iterations[largest].max(),
+            in_iterations.max(),
             "≤",
             2,
-            f"in SFDP iterations, most over environments at m = {largest}; by m: "
-            + ", ".join(f"{num}: {in_iterations[num].max():.2g}" for num in in_iterations),
+            "in SFDP iterations, most over m and environments with random returns; by m: "
+            + ", ".join(f"{num}: {value:.2g}" for num, value in by_num.items()),
         ),
         claim(
             "setup-seconds",
             "… which is 0.1 to 4 seconds",
-            setup.max(),
+            setup[SKETCH].max(),
             "≤",
             4,
-            f"most; least {setup.min():.2g} s",
+            f"most; least {setup[SKETCH].min():.2g} s",
         ),
         claim(
             "more-accurate",
             "The approximation errors of Sketch-DP are smaller",
-            closer.mean(),
+            (both[SKETCH] < both[SCIPY]).mean(),
             ">",
             0.5,
-            f"share of (environment, m ≤ {both.index.levels[1][-1]:g}) where its Cramér distance"
-            " is below that of SFDP with SciPy",
-        ),
-        claim(
-            "more-accurate-than-ours",
-            "… also if SFDP's imputation is solved well, as ours is",
-            closer_than_ours.mean(),
-            ">",
-            0.5,
-            f"share of (environment, m) where it is below our SFDP's; with a free intercept {free_closer.mean():.2g}",
+            f"share of (environment, m ≤ {both.index.get_level_values('num_features').max()}) where its Cramér"
+            " distance is below that of SFDP with SciPy",
         ),
         claim(
             "more-accurate-as-m-grows",
             "… particularly as the number of features is increased",
-            at_largest.mean(),
+            grows.mean(),
             ">",
             0.5,
-            f"the same share at m = {largest}",
+            "share of environments with random returns where its distance over that of our SFDP is smaller at"
+            f" m = {nums.max()} than at {nums.min()}",
+        ),
+        claim(
+            "more-accurate-than-ours",
+            "Sketch-DP is closer than SFDP whose imputation is solved well",
+            (filled[SKETCH] < filled[BATCHED]).mean(),
+            ">",
+            0.5,
+            "share of (environment, m)",
+            OURS_WHERE,
         ),
         claim(
             "fine-more-accurate",
-            "Ours: decoded finely, Sketch-DP is closer than our SFDP",
-            fine_closer.mean(),
+            "… at least if its sketch is decoded finely",
+            fine[random].mean(),
             ">",
             0.5,
-            f"share of (environment, m); at m = {largest} {fine_closer.xs(largest, level='num_features').mean():.2g}",
+            f"share of (environment with random returns, m); at m = {nums.max()} {fine[random & largest].mean():.2g}",
+            OURS_WHERE,
         ),
     ]
 

@@ -41,7 +41,9 @@ EXPERIMENT = Experiment(
     quick=sweeps.SweepSettings(
         ("cycle", "loopy_tree", "tree_gaussian"), ("sigmoid",), (10, 50), (0.01, 1.0, 10.0), jitters=3
     ),
-    full=sweeps.SweepSettings((*DETERMINISTIC, *GAUSSIAN), num_features=(10, 20, 50, 100)),
+    full=sweeps.SweepSettings(
+        (*DETERMINISTIC, *GAUSSIAN), num_features=(10, 20, 50, 100), slope_factors=(0.001, 0.01, 0.1, 1.0, 10.0)
+    ),
     cells=sweeps.cells,
     measure=sweeps.measure,
     plot=plot,

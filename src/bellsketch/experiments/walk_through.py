@@ -172,6 +172,9 @@ def _plot_features(axis: Axes, run_: WalkThrough) -> None:
     z = np.linspace(-6, 6, 500)
     shown = slice(None) if isinstance(run_.features, Sigmoid) else slice(5)
     axis.plot(z, run_.features(z)[:, shown], linewidth=1.2)
+    if isinstance(run_.features, Sigmoid):
+        for anchor in np.asarray(run_.features.anchors):
+            axis.axvline(anchor, color="0.6", linestyle=":", linewidth=0.8)
     for low, high in ((-6, REGRESSION_RANGE.low), (REGRESSION_RANGE.high, 6)):
         axis.axvspan(low, high, color="0.9", zorder=0)
     axis.set(xlim=(-6, 6), xlabel="return z")
