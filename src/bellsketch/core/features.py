@@ -45,6 +45,16 @@ class FeatureMap(ABC):
         def anchors(self) -> Array | None:
             """Where on the real line each feature sits, or None for features that sit nowhere in particular."""
 
+    @property
+    def breaks(self) -> Array | None:
+        """Where piecewise polynomial features jump or bend, or None for features that are smooth everywhere."""
+        return None
+
+    @property
+    def degree(self) -> int:
+        """Of the polynomials between ``breaks``."""
+        return 0
+
     @abstractmethod
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
         """φ in ``jax.numpy``, features along a new last axis."""
@@ -197,6 +207,14 @@ class Parabolic(TranslationFamily):
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jnp.maximum(1 - x**2, 0)
 
+    @property
+    def breaks(self) -> Array:
+        return np.concatenate([np.asarray(self.anchors) - 1 / self.slope, np.asarray(self.anchors) + 1 / self.slope])
+
+    @property
+    def degree(self) -> int:
+        return 2
+
 
 @pytree
 class Quartic(TranslationFamily):
@@ -207,6 +225,14 @@ class Quartic(TranslationFamily):
     @staticmethod
     def base(x: Float[jax.Array, "..."]) -> Float[jax.Array, "..."]:
         return jnp.maximum(1 - x**2, 0) ** 2
+
+    @property
+    def breaks(self) -> Array:
+        return np.concatenate([np.asarray(self.anchors) - 1 / self.slope, np.asarray(self.anchors) + 1 / self.slope])
+
+    @property
+    def degree(self) -> int:
+        return 4
 
 
 @pytree
@@ -257,6 +283,10 @@ class Indicator(FeatureMap):
         positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + 1))
 
+    @property
+    def breaks(self) -> Array:
+        return self.edges
+
 
 @pytree
 class Bins(FeatureMap):
@@ -291,6 +321,10 @@ class Bins(FeatureMap):
         """Bins of equal width over the widened range."""
         positive_count(num_features)
         return cls(return_range.expand(margin).points(num_features + overlap), overlap)
+
+    @property
+    def breaks(self) -> Array:
+        return self.edges
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -384,6 +418,17 @@ class WithConstant(FeatureMap):
     @property
     def anchors(self) -> None:
         return None
+
+    @property
+    def breaks(self) -> Array | None:
+        return self.features.breaks
+
+    @property
+    def degree(self) -> int:
+        return self.features.degree
+
+    def strip_bound(self, height: float) -> float:
+        return max(1.0, self.features.strip_bound(height))
 
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
         values = self.features.evaluate(returns)

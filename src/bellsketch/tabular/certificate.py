@@ -12,16 +12,19 @@ whenever I − M is invertible. If moreover every backup contracts by ρ < 1, th
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
 from bellsketch.core.coefficients import BellmanCoefficients, expected_features
+from bellsketch.core.features import FeatureMap
+from bellsketch.core.regression import Function
+from bellsketch.core.suprema import largest_error
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
 
-RANGE_POINTS = 10_000
 RESOLVENT_UNKNOWNS = 2_000
 """Models with at most this many unknowns (states × features) get the resolvent bound."""
 
@@ -36,7 +39,9 @@ class Certificate:
     norm: str
     """The norm on ℝ^m in which all of this is meant."""
     epsilon: float
-    """ε_B, the largest one-step regression error over the returns that can happen, found on a fine grid."""
+    """ε_B, a bound on the one-step regression error over the returns that can happen."""
+    proven: bool
+    """Whether ε_B is a bound in the strict sense; if not (jumps under continuous rewards), it is the largest of many."""
     residual: float
     """‖δ‖, what the iteration or the linear solver has left."""
     method: str
@@ -50,7 +55,7 @@ def certify(
 ) -> Certificate:
     """Bound the distance of a sketch from the true mean embeddings."""
     rho = max((float(np.linalg.norm(operator.matrices[r], ord=2)) for r, _, _ in operator.groups), default=0.0)
-    epsilon = one_step_errors(mrp, coefficients)
+    epsilon, proven = one_step_errors(mrp, coefficients)
     residual = np.linalg.norm(operator(sketch) - sketch, axis=1)
     bounds = {"none": np.inf}
     if rho < 1:
@@ -69,25 +74,31 @@ def certify(
             )
             + ": try intercept='free', more features, a larger ridge or sigmoid features"
         )
-    return Certificate(bounds[method], rho, "L2", float(epsilon.max()), float(residual.max()), method, reason)
+    return Certificate(bounds[method], rho, "L2", float(epsilon.max()), proven, float(residual.max()), method, reason)
 
 
-def one_step_errors(mrp: MRP, coefficients: BellmanCoefficients) -> Float[np.ndarray, " s"]:
-    """ε_B of Prop. 1 by state: the largest ‖E[φ(R + γg)] − (A φ(g) + c)‖₂ over returns g that can happen.
+def one_step_errors(mrp: MRP, coefficients: BellmanCoefficients) -> tuple[Float[np.ndarray, " s"], bool]:
+    """ε_B of Prop. 1 by state, and whether it is proven: a bound on ‖E[φ(R + γg)] − (A φ(g) + c)‖₂ over returns g.
 
-    An outcome that terminates has no error; the others count with their probability. The maximum is taken on a grid
-    over the returns that any state can have.
+    An outcome that terminates has no error; the others count with their probability. Returns range over all that any
+    state can have.
     """
     least, greatest = mrp.return_bounds
-    returns = np.linspace(least.min(), greatest.max(), RANGE_POINTS)
-    features = coefficients.features(returns)
-    o = mrp.outcomes
-    worst = np.zeros(len(mrp.rewards))
+    interval = float(least.min()), float(greatest.max())
+    o, discount, features = mrp.outcomes, mrp.discount, coefficients.features
+    worst, proven = np.zeros(len(mrp.rewards)), True
     for r in np.unique(o.reward[~o.terminal]):
-        matrix, offset = coefficients.at(mrp.rewards[r], mrp.discount)
-        target = expected_features(coefficients.features, mrp.rewards[r], mrp.discount)(returns)
-        worst[r] = np.linalg.norm(target - features @ matrix.T - offset, axis=1).max()
-    return np.bincount(o.state, weights=o.probability * ~o.terminal * worst[o.reward], minlength=mrp.num_states)
+        matrix, offset = coefficients.at(mrp.rewards[r], discount)
+        target = expected_features(features, mrp.rewards[r], discount)
+        error = functools.partial(_error, features, target, matrix, offset)
+        bound = largest_error(features, mrp.rewards[r], discount, error, matrix, offset, interval)
+        worst[r], proven = bound.value, proven and bound.proven
+    each = np.bincount(o.state, weights=o.probability * ~o.terminal * worst[o.reward], minlength=mrp.num_states)
+    return each, proven
+
+
+def _error(features: FeatureMap, target: Function, matrix: np.ndarray, offset: np.ndarray, g: np.ndarray) -> np.ndarray:
+    return target(g) - features(g) @ matrix.T - offset
 
 
 def _resolvent_norms(operator: AffineOperator) -> Float[np.ndarray, "s s"]:
