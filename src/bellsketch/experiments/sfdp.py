@@ -22,6 +22,7 @@ from bellsketch.experiments.evaluation import PAPER_JITTERS, evaluate, jittered_
 from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.experiments.plotting import averages
 from bellsketch.experiments.problems import DETERMINISTIC, Problem, problem, title
+from bellsketch.experiments.stopwatch import shortest
 from bellsketch.experiments.sweeps import OURS, PAPER_ITERATIONS, PAPERS, jitter_key, jitter_rows
 from bellsketch.tabular.algorithm import Algorithm, run
 from bellsketch.tabular.expectile import expectile_dp
@@ -77,13 +78,13 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
     case, num = problem(cell["environment"], settings.seed), cell["num_features"]
     build = _builder(case, num, cell["method"])
     algorithm = build()
-    shared = {**cell, "setup_seconds": _shortest(build)}
+    shared = {**cell, "setup_seconds": shortest(build)}
     features = Sigmoid.from_range(case.return_range, num)
     decoders = jittered_decoders(jitter_key(settings.seed, num), features, case.return_range, settings.jitters)
     best = np.array([case.truth.cramer_to.of_projection(np.asarray(d.support)).max() for d in decoders])
     if isinstance(algorithm, SketchDP):
         timed = functools.partial(_scan, algorithm, TIMED_ITERATIONS)
-        shared["seconds_per_iteration"] = _shortest(timed) / TIMED_ITERATIONS
+        shared["seconds_per_iteration"] = shortest(timed) / TIMED_ITERATIONS
         sketch = run(jax.random.key(0), algorithm, settings.iterations, stop_on_divergence=False).state
         if cell["method"] == FINE:
             distance = float(evaluate(sketch, case.truth, [algorithm.decoder]).cramer.max())
@@ -91,7 +92,7 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
         return jitter_rows(shared, evaluate(sketch, case.truth, decoders).cramer.max(axis=1), best)
     if cell["method"] == SCIPY:
         return [{**shared, **_scipy_record(settings, case, algorithm, num, float(best.mean()))}]
-    shared["seconds_per_iteration"] = _shortest(functools.partial(_scan, algorithm, TIMED_SFDP)) / TIMED_SFDP
+    shared["seconds_per_iteration"] = shortest(functools.partial(_scan, algorithm, TIMED_SFDP)) / TIMED_SFDP
     return [{**shared, **_accuracy(case, algorithm, _scan(algorithm, settings.iterations), float(best.mean()))}]
 
 
@@ -120,17 +121,6 @@ def _scan(algorithm: Algorithm, steps: int, state: Any = None) -> Any:
     return run(
         jax.random.key(0), algorithm, steps, state=state, record_every=max(steps, 1), stop_on_divergence=False
     ).state
-
-
-def _shortest(f: Callable[[], Any], repeats: int = 5) -> float:
-    """The seconds of the fastest of several calls, after one that compiles what there is to compile."""
-    f()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def _builder(case: Problem, num: int, method: str) -> Callable[[], Algorithm]:
