@@ -75,7 +75,6 @@ def test_table_and_picture(capsys, tmp_path):
         (["solve", "tree", "--num-features", "0"], "num_features=0"),
         (["reproduce", "fig5"], "Did you mean 'fig4'"),
         (["reproduce"], "one of fig2, fig2-sigmoid, fig4,"),
-        (["reproduce", "all", "--out", "here"], "out=here"),
         (["reproduce", "fig4", "--scale", "medium"], "scale='medium'"),
         (["reproduce", "fig4", "--jobs", "0"], "jobs=0"),
     ],
