@@ -136,14 +136,14 @@ def test_reproduce_lists_all_figures(capsys):
 
 def test_reproduce_shows_claims_and_where_things_are(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out = tmp_path / "runs" / "fig2-quick"
+    out = tmp_path / "runs" / "quick" / "fig2"
     for _ in range(2):  # the second time it is only drawn again
         assert main(["reproduce", "fig2", "--jobs", "1"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         claims = json.loads((out / "claims.json").read_text(encoding="utf-8"))
         verdicts = [word for word in shown.split() if word in ("yes", "no")]
         assert verdicts == ["yes" if claim["holds"] else "no" for claim in claims]
-        assert "runs/fig2-quick/figure.png" in shown
+        assert "claims: runs/quick/fig2" in shown
     assert matplotlib.image.imread(out / "figure.png").std() > 0.01
 
 
@@ -156,7 +156,7 @@ def test_an_interrupted_reproduction_says_what_is_kept(capsys, monkeypatch):
     monkeypatch.setattr("bellsketch.cli.reproduce.reproduce", stopped)
     assert main(["reproduce", "fig4", "--out", "here"]) == 130
     out, err = capsys.readouterr()
-    assert "stopped: 3 of 8 parts are kept in here; the same command continues" in " ".join((out + err).split())
+    assert "stopped: 3 of 8 parts kept in here; the same command continues" in " ".join((out + err).split())
     assert "Traceback" not in err
 
 
