@@ -83,7 +83,7 @@ def test_errors_are_one_line_on_stderr(capsys, tmp_path, monkeypatch, arguments,
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     out, err = capsys.readouterr()
-    assert out.strip() == ""
+    assert out == ""
     assert message in " ".join(err.split())
     assert "Traceback" not in err
     assert not list(tmp_path.iterdir())

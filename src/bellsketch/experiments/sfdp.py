@@ -98,17 +98,14 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
 
 def _scipy_record(settings: Settings, case: Problem, algorithm: Algorithm, num: int, best: float) -> Record:
     """Up to some m the mean time of all iterations, and the accuracy after them; beyond, the time of one."""
+    # Start where our form has got to: the first iterations, from certain returns, are easier than the others.
+    state = _scan(expectile_dp(case.mrp, num), 30) if num > settings.scipy_accuracy_up_to else None
+    _one_by_one(algorithm, 1, state)  # compiles what there is to compile
+    steps = settings.iterations if state is None else 1
     start = time.perf_counter()
-    if num > settings.scipy_accuracy_up_to:
-        # From where our form has got to: the first iterations, from certain returns, are easier than the others.
-        state = _scan(expectile_dp(case.mrp, num), 30)
-        _scan(algorithm, 0, state)
-        start = time.perf_counter()
-        _scan(algorithm, 1, state)
-        return {"seconds_per_iteration": time.perf_counter() - start}
-    state = _scan(algorithm, settings.iterations)
-    seconds = (time.perf_counter() - start) / settings.iterations
-    return {"seconds_per_iteration": seconds, **_accuracy(case, algorithm, state, best)}
+    reached = _one_by_one(algorithm, steps, state)
+    seconds = {"seconds_per_iteration": (time.perf_counter() - start) / steps}
+    return seconds if state is not None else seconds | _accuracy(case, algorithm, reached, best)
 
 
 def _accuracy(case: Problem, algorithm: Algorithm, state: Any, best: float) -> Record:
@@ -121,6 +118,11 @@ def _scan(algorithm: Algorithm, steps: int, state: Any = None) -> Any:
     return run(
         jax.random.key(0), algorithm, steps, state=state, record_every=max(steps, 1), stop_on_divergence=False
     ).state
+
+
+def _one_by_one(algorithm: Algorithm, steps: int, state: Any) -> Any:
+    """The state after so many iterations, in scans of one: they need compiling once, however many there are."""
+    return run(jax.random.key(0), algorithm, steps, state=state, record_every=1, stop_on_divergence=False).state
 
 
 def _builder(case: Problem, num: int, method: str) -> Callable[[], Algorithm]:
