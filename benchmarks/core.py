@@ -6,7 +6,6 @@ python benchmarks/core.py            prints a table and writes benchmarks/result
 import json
 import platform
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,9 @@ from rich.table import Table
 from scipy.optimize import minimize
 
 import bellsketch as bs
+from bellsketch.experiments.stopwatch import shortest
 
 RESULTS = Path(__file__).parent / "results" / "core.json"
-
-
-def best_time(f: Callable[[], Any], repeats: int = 5) -> float:
-    """The shortest of several runs, after one that compiles and warms up."""
-    f()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def coefficients() -> dict[str, float]:
@@ -42,10 +31,10 @@ def coefficients() -> dict[str, float]:
         design = features(mu.locations)
         return design.T @ design
 
-    fit = best_time(lambda: bs.fit_coefficients(features, mu, [-1.0, 0.0, 1.0], [0.99, 0.0]), 3)
+    fit = shortest(lambda: bs.fit_coefficients(features, mu, [-1.0, 0.0, 1.0], [0.99, 0.0]), 3)
     return {
         "seconds": fit,
-        "reference_seconds": (reference := best_time(bare, 3)),
+        "reference_seconds": (reference := shortest(bare, 3)),
         "ratio": fit / reference,
         "limit": 8.0,
     }
@@ -62,7 +51,7 @@ def imputation() -> dict[str, float]:
     def objective(p: np.ndarray) -> float:
         return float(p @ gram @ p / 2 - linear @ p)
 
-    ours = best_time(lambda: decoder(target))
+    ours = shortest(lambda: decoder(target))
     goal = objective(np.asarray(decoder(target).probabilities))
     slsqp = None
     for tolerance in 10.0 ** -np.arange(6, 17):
@@ -114,8 +103,8 @@ def iteration() -> dict[str, float]:
         device = jax.tree.map(jax.numpy.asarray, device)
         sketch = jax.numpy.asarray(start)
         np.testing.assert_allclose(np.asarray(jitted(device, sketch)), in_numpy(), atol=1e-10)
-        ours = best_time(lambda: jitted(device, sketch).block_until_ready(), 20)
-    reference = best_time(in_numpy, 20)
+        ours = shortest(lambda: jitted(device, sketch).block_until_ready(), 20)
+    reference = shortest(in_numpy, 20)
     return {"seconds": ours, "reference_seconds": reference, "ratio": reference / ours, "limit": 1.0}
 
 

@@ -75,7 +75,6 @@ def test_table_and_picture(capsys, tmp_path):
         (["solve", "tree", "--num-features", "0"], "num_features=0"),
         (["reproduce", "fig5"], "Did you mean 'fig4'"),
         (["reproduce"], "one of fig2, fig2-sigmoid, fig4,"),
-        (["reproduce", "all", "--out", "here"], "out=here"),
         (["reproduce", "fig4", "--scale", "medium"], "scale='medium'"),
         (["reproduce", "fig4", "--jobs", "0"], "jobs=0"),
     ],
@@ -84,7 +83,7 @@ def test_errors_are_one_line_on_stderr(capsys, tmp_path, monkeypatch, arguments,
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     out, err = capsys.readouterr()
-    assert out.strip() == ""
+    assert out == ""
     assert message in " ".join(err.split())
     assert "Traceback" not in err
     assert not list(tmp_path.iterdir())
@@ -137,14 +136,14 @@ def test_reproduce_lists_all_figures(capsys):
 
 def test_reproduce_shows_claims_and_where_things_are(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out = tmp_path / "runs" / "fig2-quick"
+    out = tmp_path / "runs" / "quick" / "fig2"
     for _ in range(2):  # the second time it is only drawn again
         assert main(["reproduce", "fig2", "--jobs", "1"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         claims = json.loads((out / "claims.json").read_text(encoding="utf-8"))
         verdicts = [word for word in shown.split() if word in ("yes", "no")]
         assert verdicts == ["yes" if claim["holds"] else "no" for claim in claims]
-        assert "runs/fig2-quick/figure.png" in shown
+        assert "claims: runs/quick/fig2" in shown
     assert matplotlib.image.imread(out / "figure.png").std() > 0.01
 
 
@@ -157,7 +156,7 @@ def test_an_interrupted_reproduction_says_what_is_kept(capsys, monkeypatch):
     monkeypatch.setattr("bellsketch.cli.reproduce.reproduce", stopped)
     assert main(["reproduce", "fig4", "--out", "here"]) == 130
     out, err = capsys.readouterr()
-    assert "stopped: 3 of 8 parts are kept in here; the same command continues" in " ".join((out + err).split())
+    assert "stopped: 3 of 8 parts kept in here; the same command continues" in " ".join((out + err).split())
     assert "Traceback" not in err
 
 

@@ -9,6 +9,8 @@ from bellsketch.experiments.catalogue import EXPERIMENTS
 from bellsketch.experiments.reproduce import reproduce
 
 figures = pytest.mark.parametrize("name", EXPERIMENTS)
+SLOW = ("tabular-full", "polynomial")
+"""Run by ``make test-all``: the first is made of the same parts as fig4, the second takes longest."""
 
 
 def reverse_num_features(records):
@@ -51,7 +53,9 @@ FALSIFIED = {
 """Changes of the records, and the claims that do not survive them."""
 
 
-@figures
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in EXPERIMENTS]
+)
 def test_quick_figure(name, tmp_path):
     """All checks of a figure in one test: it is computed once."""
     experiment = EXPERIMENTS[name]

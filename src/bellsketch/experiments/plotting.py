@@ -20,6 +20,10 @@ METRICS = {
     "cramer": "Cramér distance",
     "excess_cramer": "excess Cramér",
 }
+DIVERGED = 1e3
+"""Larger errors belong to sketches that have run away; they are drawn beyond the panel's edge."""
+CERTAIN = 1e-9
+"""A Dirac closer to the truth than this is the truth: returns are not random, and it is not drawn."""
 FLOOR = 1e-17
 """Smaller numbers are rounding; on a logarithmic axis they are drawn here."""
 
@@ -53,7 +57,7 @@ def plot_sweep(axes: np.ndarray, records: pd.DataFrame, x: str, metrics: Iterabl
 def _plot_baselines(axis: Axes, records: pd.DataFrame, x: str, metric: str) -> None:
     for method, style in (("categorical", "-."), ("dirac", ":")):
         rows = records[records["method"] == method]
-        if rows.empty or rows[metric].isna().all():
+        if rows.empty or not rows[metric].max() > CERTAIN:
             continue
         if x == "num_features":
             line = averages(rows, [x], metric)
@@ -65,13 +69,13 @@ def _plot_baselines(axis: Axes, records: pd.DataFrame, x: str, metric: str) -> N
                 axis.axhline(level, linestyle=style, color="black", lw=1.3)
 
 
-def _clip_to_visible(axis: Axes, decades: float = 9.0) -> None:
+def _clip_to_visible(axis: Axes, decades: float = 15.0) -> None:
     """Do not let one line that diverged squeeze all others into a corner."""
     heights = np.concatenate([line.get_ydata() for line in axis.lines]).astype(float)
-    heights = heights[np.isfinite(heights) & (heights > FLOOR)]
+    heights = heights[(heights > FLOOR) & (heights < DIVERGED)]
     if heights.size:
-        low, high = np.quantile(np.log10(heights), [0.0, 0.97])
-        axis.set_ylim(10 ** max(low - 0.3, high - 1.5 * decades), 10 ** (high + 0.5))
+        low, high = np.log10([heights.min(), heights.max()])
+        axis.set_ylim(10 ** max(low - 0.3, high - decades), 10 ** (high + 0.3))
 
 
 def sweep_legend(figure: Any, families: Iterable[str], *, baselines: bool = True) -> None:

@@ -22,6 +22,7 @@ from bellsketch.experiments.evaluation import PAPER_JITTERS, evaluate, jittered_
 from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.experiments.plotting import averages
 from bellsketch.experiments.problems import DETERMINISTIC, Problem, problem, title
+from bellsketch.experiments.stopwatch import shortest
 from bellsketch.experiments.sweeps import OURS, PAPER_ITERATIONS, PAPERS, jitter_key, jitter_rows
 from bellsketch.tabular.algorithm import Algorithm, run
 from bellsketch.tabular.expectile import expectile_dp
@@ -77,13 +78,13 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
     case, num = problem(cell["environment"], settings.seed), cell["num_features"]
     build = _builder(case, num, cell["method"])
     algorithm = build()
-    shared = {**cell, "setup_seconds": _shortest(build)}
+    shared = {**cell, "setup_seconds": shortest(build)}
     features = Sigmoid.from_range(case.return_range, num)
     decoders = jittered_decoders(jitter_key(settings.seed, num), features, case.return_range, settings.jitters)
     best = np.array([case.truth.cramer_to.of_projection(np.asarray(d.support)).max() for d in decoders])
     if isinstance(algorithm, SketchDP):
         timed = functools.partial(_scan, algorithm, TIMED_ITERATIONS)
-        shared["seconds_per_iteration"] = _shortest(timed) / TIMED_ITERATIONS
+        shared["seconds_per_iteration"] = shortest(timed) / TIMED_ITERATIONS
         sketch = run(jax.random.key(0), algorithm, settings.iterations, stop_on_divergence=False).state
         if cell["method"] == FINE:
             distance = float(evaluate(sketch, case.truth, [algorithm.decoder]).cramer.max())
@@ -91,23 +92,20 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
         return jitter_rows(shared, evaluate(sketch, case.truth, decoders).cramer.max(axis=1), best)
     if cell["method"] == SCIPY:
         return [{**shared, **_scipy_record(settings, case, algorithm, num, float(best.mean()))}]
-    shared["seconds_per_iteration"] = _shortest(functools.partial(_scan, algorithm, TIMED_SFDP)) / TIMED_SFDP
+    shared["seconds_per_iteration"] = shortest(functools.partial(_scan, algorithm, TIMED_SFDP)) / TIMED_SFDP
     return [{**shared, **_accuracy(case, algorithm, _scan(algorithm, settings.iterations), float(best.mean()))}]
 
 
 def _scipy_record(settings: Settings, case: Problem, algorithm: Algorithm, num: int, best: float) -> Record:
     """Up to some m the mean time of all iterations, and the accuracy after them; beyond, the time of one."""
+    # Start where our form has got to: the first iterations, from certain returns, are easier than the others.
+    state = _scan(expectile_dp(case.mrp, num), 30) if num > settings.scipy_accuracy_up_to else None
+    _one_by_one(algorithm, 1, state)  # compiles what there is to compile
+    steps = settings.iterations if state is None else 1
     start = time.perf_counter()
-    if num > settings.scipy_accuracy_up_to:
-        # From where our form has got to: the first iterations, from certain returns, are easier than the others.
-        state = _scan(expectile_dp(case.mrp, num), 30)
-        _scan(algorithm, 0, state)
-        start = time.perf_counter()
-        _scan(algorithm, 1, state)
-        return {"seconds_per_iteration": time.perf_counter() - start}
-    state = _scan(algorithm, settings.iterations)
-    seconds = (time.perf_counter() - start) / settings.iterations
-    return {"seconds_per_iteration": seconds, **_accuracy(case, algorithm, state, best)}
+    reached = _one_by_one(algorithm, steps, state)
+    seconds = {"seconds_per_iteration": (time.perf_counter() - start) / steps}
+    return seconds if state is not None else seconds | _accuracy(case, algorithm, reached, best)
 
 
 def _accuracy(case: Problem, algorithm: Algorithm, state: Any, best: float) -> Record:
@@ -122,15 +120,9 @@ def _scan(algorithm: Algorithm, steps: int, state: Any = None) -> Any:
     ).state
 
 
-def _shortest(f: Callable[[], Any], repeats: int = 5) -> float:
-    """The seconds of the fastest of several calls, after one that compiles what there is to compile."""
-    f()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def _one_by_one(algorithm: Algorithm, steps: int, state: Any) -> Any:
+    """The state after so many iterations, in scans of one: they need compiling once, however many there are."""
+    return run(jax.random.key(0), algorithm, steps, state=state, record_every=1, stop_on_divergence=False).state
 
 
 def _builder(case: Problem, num: int, method: str) -> Callable[[], Algorithm]:

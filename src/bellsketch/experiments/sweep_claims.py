@@ -111,11 +111,12 @@ def _falls(values: pd.Series) -> tuple[float, str]:
     count = f"{int((table.iloc[:, -1] < table.iloc[:, 0]).sum())} of {len(table)} pairs fall"
     shown = np.maximum(table.to_numpy(), ROUNDING)
     with np.errstate(invalid="ignore"):
-        rises = np.nan_to_num(shown[:, 1:] / shown[:, :-1], nan=1.0)
+        rises = shown[:, 1:] / shown[:, :-1]
+    rises = np.where(np.isnan(rises), 1.0, rises)  # from infinite to infinite
     row, column = np.unravel_index(int(rises.argmax()), rises.shape)
-    environment, features = table.index[row]
-    rise = f"largest rise from one m to the next {rises.max():.2g}× ({title(environment)}, {features}, to m ="
-    return ratio, f"{where}; {count}; {rise} {table.columns[column + 1]:g})"
+    place = f"{title(table.index[row][0])}, {table.index[row][1]}, at m = {table.columns[column + 1]:g}"
+    rise = f"largest rise from one m to the next {rises.max():.2g}×" if np.isfinite(rises.max()) else "first to diverge"
+    return ratio, f"{where}; {count}; {rise} ({place})"
 
 
 def _over_dirac(base: pd.DataFrame, records: pd.DataFrame) -> pd.Series:

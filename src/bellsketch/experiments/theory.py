@@ -220,7 +220,7 @@ def _plot_prop4(axis: Any, rows: pd.DataFrame) -> None:
     axis.plot([], [], ":", color="0.4", label="bound")
     axis.set(xlabel="number of indicator features m", ylabel="‖U − U^π‖", title="Prop. 4: errors under their bounds")
     axis.set_ylim(bottom=1e-4)  # returns that fall on edges leave no error at all
-    axis.legend(fontsize=7, frameon=False)
+    axis.legend(fontsize=7, frameon=False, loc="lower left")
 
 
 def claims(records: pd.DataFrame) -> list[Claim]:
