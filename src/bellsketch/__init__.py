@@ -4,6 +4,7 @@ from bellsketch.core import measures
 from bellsketch.core.coefficients import BellmanCoefficients, CoefficientFitter, fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.core.errors import (
+    AllocationError,
     BellsketchError,
     BellsketchWarning,
     DivergenceError,
@@ -45,6 +46,7 @@ from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_poi
 from bellsketch.tabular.certificate import Certificate
 from bellsketch.tabular.dirac import dirac_dp, dirac_td
 from bellsketch.tabular.expectile import expectile_dp, expectile_td
+from bellsketch.tabular.fixed_point import FixedPoint, fixed_point
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
 from bellsketch.tabular.mdp import MDP
 from bellsketch.tabular.moments import central_moments, kurtosis, moments_dp, moments_td, skewness
@@ -64,6 +66,7 @@ __all__ = [
     "MRP",
     "AffineOperator",
     "Algorithm",
+    "AllocationError",
     "AtomicDistribution",
     "BellmanCoefficients",
     "BellsketchError",
@@ -76,6 +79,7 @@ __all__ = [
     "Erf",
     "FeatureMap",
     "FitReport",
+    "FixedPoint",
     "Fourier",
     "Gaussian",
     "GaussianMixture",
@@ -126,6 +130,7 @@ __all__ = [
     "fine_decoder",
     "fit_coefficients",
     "fit_readout",
+    "fixed_point",
     "ground_truth",
     "interpolate_coefficients",
     "kolmogorov",

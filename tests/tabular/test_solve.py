@@ -102,7 +102,7 @@ def test_raw_powers_warn_that_digits_are_lost():
         ({"method": "guess"}, "method='guess'"),
         ({"decode": "coarse"}, "decode='coarse'"),
         ({"return_range": (1.0, 1.0)}, r"return range \[1.0, 1.0\]"),
-        ({"iterations": -1, "method": "iterate"}, "num_steps=-1"),
+        ({"iterations": -1, "method": "iterate"}, "iterations=-1"),
         ({"features": bs.Fourier(-20, 20), "num_features": 13}, "leave them out where features is a feature map"),
     ],
 )

@@ -18,8 +18,9 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.regression import Intercept
 from bellsketch.experiments.evaluation import PAPER_JITTERS, Errors, evaluate, jittered_decoders
 from bellsketch.tabular import environments
+from bellsketch.tabular.fixed_point import TOLERANCE
 from bellsketch.tabular.ground_truth import ground_truth
-from bellsketch.tabular.solve import Decoding, Method, Solution, solve
+from bellsketch.tabular.solve import Decoding, Method, Precision, Solution, solve
 
 LEVELS = (0.05, 0.5, 0.95)
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -45,9 +46,13 @@ class Solve:
     ridge: float = 1e-9
     """Penalty of the regression."""
     method: Method = "solve"
-    """solve the linear system of the fixed point, or iterate."""
-    iterations: int = 200
-    """How often, if iterating."""
+    """solve the linear system of the fixed point (by dense LU or a krylov method), or iterate."""
+    iterations: int | None = None
+    """At most so many; by default as many as the residual asks for."""
+    residual: float = TOLERANCE
+    """Stop when a backup changes no state's sketch by more than this."""
+    precision: Precision = "float64"
+    """float32 halves the memory of sketches."""
     decode: Decoding = "fine"
     """fine, or the paper's jittered anchors."""
     discount: float = environments.DISCOUNT
@@ -72,6 +77,8 @@ class Solve:
             ridge=self.ridge,
             method=self.method,
             iterations=self.iterations,
+            residual=self.residual,
+            precision=self.precision,
             decode=self.decode,
             seed=self.seed,
             progress=not self.json,
@@ -113,6 +120,12 @@ class Solve:
             "max_regression_error": solution.coefficients.max_error,
             "operator_norm": solution.coefficients.operator_norm,
             "spectral_radius": solution.operator.spectral_radius(),
+            "fixed_point": {
+                "method": solution.fixed_point.method,
+                "iterations": solution.fixed_point.iterations,
+                "residual": solution.fixed_point.residual,
+                "seconds": solution.fixed_point.seconds,
+            },
             "certificate": {
                 name: None if isinstance(value, float) and not math.isfinite(value) else value
                 for name, value in dataclasses.asdict(solution.certificate).items()
@@ -145,7 +158,11 @@ class Solve:
                 cells += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[0, x]:.1e}"]
             table.add_row(*cells)
         console.print(table)
-        certificate = solution.certificate
+        certificate, found = solution.certificate, solution.fixed_point
+        console.print(
+            f"fixed point by {found.method}: {found.iterations} iterations, residual {found.residual:.1e},"
+            f" {found.seconds:.2g} s"
+        )
         console.print(
             f"largest regression error {solution.coefficients.max_error:.1e}, operator norm"
             f" {solution.coefficients.operator_norm:.3f}, spectral radius {solution.operator.spectral_radius():.3f}"

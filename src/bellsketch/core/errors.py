@@ -39,3 +39,7 @@ class DivergenceError(BellsketchError, ArithmeticError):
 
 class BellsketchWarning(UserWarning):
     """The answer is as asked for, but probably not what was wanted."""
+
+
+class AllocationError(BellsketchError):
+    """Something would not fit into memory."""

@@ -25,6 +25,7 @@ from bellsketch.experiments.sweeps import OURS, PAPER_ITERATIONS, jitter_key
 from bellsketch.tabular.algorithm import run
 from bellsketch.tabular.categorical import categorical_fixed_point
 from bellsketch.tabular.certificate import certify
+from bellsketch.tabular.fixed_point import fixed_point
 from bellsketch.tabular.operator import iterate
 from bellsketch.tabular.quantile import quantile_dp
 from bellsketch.tabular.sketch import sketch_operator
@@ -95,7 +96,7 @@ def _decodings(settings: Settings, name: str, num: int) -> list[Record]:
     case = problem(name, settings.seed)
     mrp, features = case.mrp, make_features("sigmoid", case.return_range, num)
     fit = fit_coefficients(features, case.return_range.grid(), mrp.rewards, (mrp.discount, 0.0), intercept=OURS)
-    sketch = sketch_operator(mrp, fit).fixed_point()
+    sketch = fixed_point(sketch_operator(mrp, fit)).sketch
     key = jitter_key(settings.seed, num)
     jittered = evaluate(sketch, case.truth, jittered_decoders(key, features, case.return_range, settings.jitters))
     fine = evaluate(sketch, case.truth, [fine_decoder(fit, case.return_range)])
@@ -120,7 +121,7 @@ def _certificates(settings: Settings, name: str, num: int) -> list[Record]:
         fit = fit_coefficients(features, case.return_range.grid(), rewards, discounts, intercept=OURS)
         operator = sketch_operator(case.mrp, fit)
         try:
-            sketch = operator.fixed_point()
+            sketch = fixed_point(operator).sketch
         except DivergenceError:
             records.append({"method": family, "value": None, "bound": None})
             continue

@@ -19,6 +19,7 @@ from bellsketch.core.projections import categorical_projection, check_support, p
 from bellsketch.core.pytree import pytree
 from bellsketch.core.rewards import Reward
 from bellsketch.tabular.algorithm import Algorithm, Info
+from bellsketch.tabular.fixed_point import fixed_point
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator, affine_operator
 from bellsketch.tabular.sampling import transition_sampler
@@ -67,7 +68,7 @@ def categorical_fixed_point(mrp: MRP, support: Any) -> AtomicDistribution:
     """
     support = check_support(support)
     _warn_if_clipped(mrp, support)
-    return _on_support(support, _probabilities(cumulative_operator(mrp, support).fixed_point()))
+    return _on_support(support, _probabilities(fixed_point(cumulative_operator(mrp, support)).sketch))
 
 
 def cumulative_operator(mrp: MRP, support: Any) -> AffineOperator:
@@ -132,7 +133,7 @@ def _warn_if_clipped(mrp: MRP, support: np.ndarray) -> None:
     if support[0] <= least.min() and greatest.max() <= support[-1]:
         return
     # Look at what the fixed point would push beyond the ends.
-    p = _probabilities(cumulative_operator(mrp, support).fixed_point())
+    p = _probabilities(fixed_point(cumulative_operator(mrp, support)).sketch)
     o = mrp.outcomes
     outside = np.zeros((len(mrp.rewards), support.size + 1))
     for r, reward in enumerate(mrp.rewards):

@@ -41,7 +41,7 @@ def rewards_of_outcomes(
     if not sp.issparse(rewards) and not all(np.ndim(row) == 1 and not isinstance(row, str) for row in rewards):
         if termination_rewards is not None:
             raise InputError("termination_rewards: leave it out where each state pays one reward")
-        distinct, index = number_rewards(_as_rewards(rewards))
+        distinct, index = _numbered(rewards)
         return distinct, index[state]
     ends = successor == TERMINAL
     if ends.any() and termination_rewards is None:
@@ -59,18 +59,18 @@ def rewards_of_outcomes(
         if len(termination_rewards) != num_states:
             raise InputError(f"termination_rewards: got {len(termination_rewards)} for {num_states} states")
         values[ends] = np.array(list(termination_rewards), dtype=object)[state[ends]]
-    return number_rewards(_as_rewards(values))
+    return _numbered(values)
 
 
-def _as_rewards(values: Any) -> list[Reward]:
-    """Each value as a reward, converting equal numbers only once."""
+def _numbered(values: Any) -> tuple[list[Reward], np.ndarray]:
+    """The distinct rewards in order of appearance, and the number of each value; fast for plain numbers."""
     try:
-        numbers = np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(values, dtype=np.float64) + 0.0  # −0 is 0
     except (TypeError, ValueError):
-        return [as_reward(v) for v in values]
-    distinct, index = np.unique(numbers, return_inverse=True)
-    known = [as_reward(v) for v in distinct]
-    return [known[i] for i in index.ravel()]
+        return number_rewards([as_reward(v) for v in values])
+    distinct, first, index = np.unique(numbers.ravel(), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return [as_reward(v) for v in distinct[order]], np.argsort(order)[index]
 
 
 def number_rewards(rewards: Sequence[Reward]) -> tuple[list[Reward], np.ndarray]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
-from scipy.sparse.linalg import spsolve
+from scipy.sparse.linalg import bicgstab, spsolve
 
 from bellsketch.core.errors import InputError
 from bellsketch.core.rewards import Reward, as_reward
@@ -25,6 +25,9 @@ from bellsketch.tabular.model_input import (
     number_rewards,
     rewards_of_outcomes,
 )
+
+DIRECT_STATES = 20_000
+"""Larger models' expectations are found by iteration first: sparse factors can fill up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,8 +164,7 @@ class MRP:
     @functools.cached_property
     def value(self) -> Float[np.ndarray, " s"]:
         """V^π, the expected return, by solving the Bellman equation exactly."""
-        system = sp.eye_array(self.num_states, format="csc") - self.discount * self.transitions.tocsc()
-        return np.atleast_1d(spsolve(system.tocsc(), self.mean_rewards))
+        return self._discounted_sums(self.mean_rewards, self.discount)
 
     @functools.cached_property
     def return_variance(self) -> Float[np.ndarray, " s"]:
@@ -174,8 +176,16 @@ class MRP:
         # E[(R + γG)²] = E[R²] + 2γ E[R] E[G] + γ² E[G²], outcome by outcome
         known = o.probability * (variance + mean**2 + 2 * self.discount * mean * following)
         constant = np.bincount(o.state, weights=known, minlength=self.num_states)
-        system = sp.eye_array(self.num_states, format="csc") - self.discount**2 * self.transitions.tocsc()
-        return np.maximum(np.atleast_1d(spsolve(system.tocsc(), constant)) - self.value**2, 0.0)
+        return np.maximum(self._discounted_sums(constant, self.discount**2) - self.value**2, 0.0)
+
+    def _discounted_sums(self, each_step: Float[np.ndarray, " s"], discount: float) -> Float[np.ndarray, " s"]:
+        """E[Σ_t γ^t f(X_t) | x], the solution v of v = f + γ P v, for a function f of the state."""
+        system = (sp.eye_array(self.num_states) - discount * self.transitions).tocsc()
+        if self.num_states > DIRECT_STATES:
+            found, flag = bicgstab(system.tocsr(), each_step, rtol=1e-13, maxiter=2_000)
+            if flag == 0:
+                return found
+        return np.atleast_1d(spsolve(system, each_step))
 
     @functools.cached_property
     def return_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:

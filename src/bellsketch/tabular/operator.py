@@ -1,29 +1,47 @@
 """Bellman operators that are affine in what a method stores: one linear map per reward, and a constant."""
 
+import concurrent.futures
+import functools
 import itertools
-import warnings
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from jax.experimental import sparse as jsp
 from jaxtyping import Float, Int
-from scipy.sparse.linalg import LinearOperator, eigs, gmres
+from scipy.sparse.linalg import LinearOperator, eigs
+from threadpoolctl import ThreadpoolController
 
-from bellsketch.core.arrays import Array, namespace
-from bellsketch.core.errors import BellsketchWarning, DivergenceError
+from bellsketch.core.arrays import Array
 from bellsketch.core.pytree import pytree, static
 from bellsketch.tabular.mrp import MRP
 
-DENSE_UNKNOWNS = 5_000
-"""Linear systems with at most this many unknowns (states × features) are solved by dense LU, larger ones by GMRES."""
 DENSE_EIGENVALUES = 1_000
 """Spectral radii of at most this many unknowns are found from all eigenvalues, larger ones by Arnoldi's method."""
 DENSE_MIXING = 4_000_000
 """Mixing matrices with at most this many entries are kept dense on the device."""
+BLOCK_BYTES = 2**21
+"""On the host, backups go through the states in blocks of this size, which stay in a processor's cache."""
+
+
+@pytree
+class PaddedRows:
+    """A sparse matrix with about equally many entries in each row, for products on the device without intermediates."""
+
+    columns: Int[Array, "q k"]
+    weights: Float[Array, "q k"]
+    """0 where a row has fewer than k entries."""
+
+    def __matmul__(self, sketch: Float[jax.Array, "s m"]) -> Float[jax.Array, "q m"]:
+        columns, weights = jnp.asarray(self.columns), jnp.asarray(self.weights)
+        terms = (weights[:, i, None] * sketch[columns[:, i]] for i in range(columns.shape[1]))
+        return sum(terms, start=jnp.zeros((), sketch.dtype))  # fused by the compiler into one pass
 
 
 @pytree
@@ -36,78 +54,152 @@ class AffineOperator:
     """
 
     mixing: Any
-    """P(reward of the pair, x' | state of the pair), [q, s]: SciPy sparse on the host, dense or BCOO on the device."""
+    """P(reward of the pair, x' | state of the pair), [q, s]: SciPy sparse on the host, on the device dense, padded rows
+    or BCOO."""
     pairs: Int[Array, "s k"]
     """The pairs of each state, padded with q."""
     matrices: Float[Array, "r m m"]
     offset: Float[Array, "s m"]
     """E[c_R]; for terminating outcomes the value of the last reward, such as E[φ(R)]."""
     groups: tuple[tuple[int, int, int], ...] = static()
-    """(reward, first pair, last pair + 1): pairs with the same reward stand together."""
+    """(reward, first pair, last pair + 1): pairs with the same reward stand together, ordered by state."""
 
     def __call__(self, sketch: Float[Array, "s m"]) -> Float[Array, "s m"]:
-        xp = namespace(sketch)
+        if not sp.issparse(self.mixing):
+            return self._on_device(jnp.asarray(sketch))
+        return self.add_linear(np.asarray(sketch), np.array(self.offset))
+
+    def linear(self, sketch: Float[Array, "s m"]) -> Float[Array, "s m"]:
+        """The operator without its constant part, on the host."""
+        return self.add_linear(np.asarray(sketch), np.zeros_like(self.offset))
+
+    def residual(self, sketch: Float[np.ndarray, "s m"]) -> Float[np.ndarray, " s"]:
+        """‖(𝒯U − U)(x)‖₂ for each state, on the host in float64."""
+        backed_up = self(sketch)
+        backed_up -= sketch
+        return np.sqrt(np.einsum("sm,sm->s", backed_up, backed_up, dtype=np.float64))
+
+    def _on_device(self, sketch: jax.Array) -> jax.Array:
         mixed = self.mixing @ sketch
-        parts = [mixed[start:stop] @ self.matrices[r].T for r, start, stop in self.groups]
-        parts.append(xp.zeros_like(sketch[:1]))
-        return xp.concatenate(parts)[self.pairs].sum(axis=1) + self.offset
+        # In full precision: accelerators would otherwise round float32 factors to ten bits.
+        parts = [
+            jnp.matmul(mixed[start:stop], jnp.asarray(self.matrices)[r].T, precision="highest")
+            for r, start, stop in self.groups
+        ]
+        parts.append(jnp.zeros_like(sketch[:1]))
+        return jnp.concatenate(parts)[jnp.asarray(self.pairs)].sum(axis=1) + self.offset
+
+    def add_linear(self, sketch: Float[np.ndarray, "s m"], total: Float[np.ndarray, "s m"]) -> Float[np.ndarray, "s m"]:
+        """Add the linear part at ``sketch`` to ``total`` in place, on the host: a block of states at a time."""
+        num_states, m = total.shape
+        rows = max(1, BLOCK_BYTES // (m * total.itemsize))
+
+        def block(first: int) -> None:
+            states = slice(first, min(first + rows, num_states))
+            for (_, start, stop), product in zip(self.groups, self.products, strict=True):
+                near = self.owners[start:stop].searchsorted([states.start, states.stop]) + start
+                if near[0] == near[1]:
+                    continue
+                part = product(self.mixing[near[0] : near[1]] @ sketch)
+                whole = len(part) == states.stop - states.start
+                total[states if whole else self.owners[near[0] : near[1]]] += part
+
+        if num_states <= rows:
+            block(0)
+            return total
+        # One thread per processor, each with a BLAS of its own: blocks are too small to be shared.
+        with single_threaded_blas(), concurrent.futures.ThreadPoolExecutor(num_processors()) as pool:
+            list(pool.map(block, range(0, num_states, rows)))
+        return total
+
+    @functools.cached_property
+    def owners(self) -> Int[np.ndarray, " q"]:
+        """The state of each pair."""
+        owners = np.zeros(self.mixing.shape[0] + 1, dtype=np.int64)
+        owners[self.pairs] = np.arange(self.pairs.shape[0])[:, None]
+        return owners[:-1]
+
+    @functools.cached_property
+    def products(self) -> tuple[Callable[[np.ndarray], np.ndarray], ...]:
+        """For each group the map u ↦ A u of rows u."""
+        return tuple(functools.partial(_times, np.asarray(self.matrices[r]).T) for r, _, _ in self.groups)
 
     def on_device(self) -> "AffineOperator":
         """The same operator in arrays that can enter jit."""
-        mixing = self.mixing.toarray() if self.is_small else jsp.BCOO.from_scipy_sparse(self.mixing)
-        return AffineOperator(mixing, self.pairs, self.matrices, self.offset, self.groups)
+        return AffineOperator(_device_mixing(self.mixing), self.pairs, self.matrices, self.offset, self.groups)
+
+    def astype(self, dtype: Any) -> "AffineOperator":
+        """The same operator on the host in another precision, for sketches that are to take less memory."""
+        return AffineOperator(
+            self.mixing.astype(dtype), self.pairs, self.matrices.astype(dtype), self.offset.astype(dtype), self.groups
+        )
 
     @property
     def is_small(self) -> bool:
         """Whether the mixing matrix is kept dense on the device."""
-        return bool(np.prod(self.mixing.shape) <= DENSE_MIXING)
+        return _is_small(self.mixing)
 
     @property
     def num_unknowns(self) -> int:
         return int(self.offset.size)
 
-    def linear(self, sketch: Float[Array, "s m"]) -> Float[Array, "s m"]:
-        """The operator without its constant part."""
-        return self(sketch) - self.offset
-
     def dense(self) -> Float[np.ndarray, "u u"]:
         """The matrix of the linear part, acting on flattened [s, m] sketches."""
         states, m = self.offset.shape
         total = np.zeros((states, m, states, m))
-        owner = np.zeros(self.mixing.shape[0] + 1, dtype=np.int64)
-        owner[self.pairs] = np.arange(states)[:, None]
         for r, start, stop in self.groups:
             for q in range(start, stop):
                 row = self.mixing[[q]].toarray()[0]
                 near = np.flatnonzero(row)
-                total[owner[q], :, near, :] += row[near, None, None] * self.matrices[r]
+                total[self.owners[q], :, near, :] += row[near, None, None] * self.matrices[r]
         return total.reshape(states * m, states * m)
 
     def spectral_radius(self) -> float:
         """Of the linear part: below 1, iterating converges."""
         if self.num_unknowns <= DENSE_EIGENVALUES:
             return float(np.abs(scipy.linalg.eigvals(self.dense())).max())
-        return float(np.abs(eigs(self._as_linear_operator(), k=1, return_eigenvectors=False, tol=1e-6)).max())
+        return float(np.abs(eigs(self.as_linear_operator(), k=1, return_eigenvectors=False, tol=1e-6)).max())
 
-    def fixed_point(self) -> Float[np.ndarray, "s m"]:
-        """U = 𝒯_φ U by solving the linear system, which also exists where iterating diverges."""
-        if self.num_unknowns <= DENSE_UNKNOWNS:
-            system = np.eye(self.num_unknowns) - self.dense()
-            return _solve_dense(system, self.offset.ravel()).reshape(self.offset.shape)
-        size = self.num_unknowns
-        system = LinearOperator((size, size), matvec=lambda u: u - self._flat_linear(u), dtype=np.float64)
-        solution, flag = gmres(system, self.offset.ravel(), rtol=1e-12, atol=0.0, restart=50, maxiter=200)
-        if flag:
-            raise DivergenceError(
-                "GMRES did not reach a residual of 1e-12: pass method='iterate', or a smaller discount"
-            )
-        return solution.reshape(self.offset.shape)
+    def as_linear_operator(self) -> LinearOperator:
+        """The linear part on flattened sketches, for SciPy."""
+        size, shape = self.num_unknowns, self.offset.shape
+        return LinearOperator((size, size), lambda u: self.linear(u.reshape(shape)).ravel(), dtype=self.offset.dtype)
 
-    def _flat_linear(self, u: np.ndarray) -> np.ndarray:
-        return np.asarray(self.linear(u.reshape(self.offset.shape))).ravel()
 
-    def _as_linear_operator(self) -> LinearOperator:
-        return LinearOperator((self.num_unknowns, self.num_unknowns), matvec=self._flat_linear, dtype=np.float64)
+def _times(matrix: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return rows @ matrix
+
+
+def _is_small(mixing: Any) -> bool:
+    return bool(np.prod(mixing.shape) <= DENSE_MIXING)
+
+
+def _device_mixing(mixing: sp.csr_array) -> Any:
+    counts = np.diff(mixing.indptr)
+    if _is_small(mixing):
+        return mixing.toarray()
+    if counts.max() > 2 * counts.mean():
+        return jsp.BCOO.from_scipy_sparse(mixing)
+    place = np.repeat(np.arange(counts.size), counts), np.arange(mixing.nnz) - np.repeat(mixing.indptr[:-1], counts)
+    columns = np.zeros((counts.size, counts.max()), dtype=np.int32)
+    weights = np.zeros(columns.shape, dtype=mixing.dtype)
+    columns[place], weights[place] = mixing.indices, mixing.data
+    return PaddedRows(columns, weights)
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def single_threaded_blas() -> AbstractContextManager[Any]:
+    """A context for many small products, which threads of BLAS would only slow down."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+def num_processors() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def iterate(
@@ -136,25 +228,6 @@ def _iterate_one(operator: AffineOperator, start: jax.Array, num_iterations: jax
 _iterate = jax.jit(jax.vmap(_iterate_one, in_axes=(0, 0, None)))
 
 
-def _solve_dense(system: np.ndarray, right: np.ndarray) -> np.ndarray:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", scipy.linalg.LinAlgWarning)
-        try:
-            solution = scipy.linalg.solve(system, right)
-        except scipy.linalg.LinAlgError:
-            raise DivergenceError(
-                "the fixed point is not unique (the linear system is singular): use intercept='free' or a larger ridge"
-            ) from None
-    if caught:
-        warnings.warn(
-            "the linear system of the fixed point is nearly singular and its solution may have few correct digits: use"
-            " features of similar size (Polynomial.from_range, not raw powers), fewer of them, or a larger ridge",
-            BellsketchWarning,
-            stacklevel=4,
-        )
-    return np.asarray(solution)
-
-
 def affine_operator(
     mrp: MRP,
     matrices: Float[np.ndarray, "r m m"],
@@ -162,21 +235,22 @@ def affine_operator(
     endings: Float[np.ndarray, "r m"],
 ) -> AffineOperator:
     """The operator of a model on the host, from A and c of each of its rewards and the value each leaves at the end."""
-    o = mrp.outcomes
+    o, num_states, num_rewards = mrp.outcomes, mrp.num_states, len(mrp.rewards)
     go = ~o.terminal
-    contribution = np.where(go[:, None], offsets[o.reward], endings[o.reward]) * o.probability[:, None]
-    offset = np.zeros((mrp.num_states, offsets.shape[1]))
-    np.add.at(offset, o.state, contribution)
+    # P(reward, goes on or ends | x) times what each of the two adds
+    kind = o.reward + num_rewards * o.terminal
+    chances = sp.csr_array((o.probability, (o.state, kind)), shape=(num_states, 2 * num_rewards))
+    offset = chances @ np.concatenate([offsets, endings])
 
     # Number the pairs (reward, state) that go on, reward by reward.
-    codes, pair = np.unique(o.reward[go] * mrp.num_states + o.state[go], return_inverse=True)
-    reward_of, state_of = codes // mrp.num_states, codes % mrp.num_states
-    mixing = sp.csr_array((o.probability[go], (pair, o.successor[go])), shape=(codes.size, mrp.num_states))
-    bounds = np.searchsorted(reward_of, np.arange(len(mrp.rewards) + 1))
+    codes, pair = np.unique(o.reward[go] * num_states + o.state[go], return_inverse=True)
+    reward_of, state_of = codes // num_states, codes % num_states
+    mixing = sp.csr_array((o.probability[go], (pair, o.successor[go])), shape=(codes.size, num_states))
+    bounds = np.searchsorted(reward_of, np.arange(num_rewards + 1))
     groups = tuple((r, int(a), int(b)) for r, (a, b) in enumerate(itertools.pairwise(bounds)) if a < b)
 
     order = np.argsort(state_of, kind="stable")
     column = np.arange(codes.size) - np.searchsorted(state_of[order], state_of[order])
-    table = np.full((mrp.num_states, int(column.max(initial=0)) + 1), codes.size)
+    table = np.full((num_states, int(column.max(initial=0)) + 1), codes.size)
     table[state_of[order], column] = order
     return AffineOperator(mixing, table, matrices, offset, groups)

@@ -19,6 +19,10 @@ PAPER_ROLLOUTS = 100_000
 MAX_RANGE_STEPS = 110_000_000
 """Transitions drawn at most to estimate a return range: the paper's for ten states at discount 0.9."""
 
+FEWEST_ROLLOUTS = 100
+NORMAL_REACH = 4.5
+"""The largest of 10⁵ normal draws stays within so many standard deviations seven times in ten."""
+
 
 @pytree
 class TransitionSampler:
@@ -121,12 +125,17 @@ def _rollouts(key: jax.Array, sampler: TransitionSampler, start: Any, discount: 
 def estimate_return_range(key: jax.Array, mrp: MRP, num_rollouts: int | None = None) -> ReturnRange:
     """The paper's estimate: the smallest and largest Monte Carlo return. It includes 0 if the model terminates.
 
-    ``num_rollouts`` is per state: the paper's 10⁵ by default, fewer for larger models and discounts near 1.
+    ``num_rollouts`` is per state: the paper's 10⁵ by default, fewer for larger models and discounts near 1. Where not
+    even a hundred can be afforded, the range is that of mean ± 4.5 standard deviations, which are known exactly.
     """
-    if num_rollouts is None:
-        num_rollouts = min(PAPER_ROLLOUTS, max(100, MAX_RANGE_STEPS // (mrp.num_states * default_horizon(mrp))))
-    returns = sample_returns(key, mrp, num_rollouts)
-    low, high = float(returns.min()), float(returns.max())
+    affordable = MAX_RANGE_STEPS // (mrp.num_states * default_horizon(mrp))
+    if num_rollouts is None and affordable < FEWEST_ROLLOUTS:
+        reach = NORMAL_REACH * np.sqrt(mrp.return_variance)
+        low, high = float((mrp.value - reach).min()), float((mrp.value + reach).max())
+    else:
+        num_rollouts = min(PAPER_ROLLOUTS, affordable) if num_rollouts is None else num_rollouts
+        returns = sample_returns(key, mrp, num_rollouts)
+        low, high = float(returns.min()), float(returns.max())
     if mrp.terminates:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-6 * max(abs(low), abs(high)):  # one deterministic return: any interval around it will do

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax
 import numpy as np
+import scipy.sparse as sp
 from jaxtyping import Float
 from scipy.sparse.csgraph import breadth_first_order
 
@@ -17,21 +18,30 @@ from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.core.families import make_features
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
+from bellsketch.core.memory import available_bytes, check_fits
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import Readout, fit_readout
-from bellsketch.tabular.algorithm import run
 from bellsketch.tabular.certificate import Certificate, certify
+from bellsketch.tabular.fixed_point import (
+    DENSE_UNKNOWNS,
+    ITERATION_COPIES,
+    KRYLOV_COPIES,
+    TOLERANCE,
+    FixedPoint,
+    fixed_point,
+)
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
 from bellsketch.tabular.sampling import estimate_return_range
-from bellsketch.tabular.sketch import SketchDP, sketch_operator
+from bellsketch.tabular.sketch import sketch_operator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bellsketch.tabular.ground_truth import GroundTruth
 
-Method = Literal["solve", "iterate"]
+Method = Literal["solve", "dense", "krylov", "iterate"]
+Precision = Literal["float64", "float32"]
 Decoding = Literal["fine", "anchors"]
 
 READOUT_TOLERANCE = 1e-2
@@ -48,10 +58,14 @@ class Solution:
     coefficients: BellmanCoefficients
     operator: AffineOperator
     decoder: Decoder
-    sketch: Float[np.ndarray, "s m"]
-    """U."""
-    method: str
+    fixed_point: FixedPoint
+    """The sketch, and what it took to find it: solver, iterations, residual, seconds."""
     ridge: float
+
+    @property
+    def sketch(self) -> Float[np.ndarray, "s m"]:
+        """U."""
+        return self.fixed_point.sketch
 
     @functools.cached_property
     def mean(self) -> Float[np.ndarray, " s"]:
@@ -67,7 +81,9 @@ class Solution:
         """The imputed return distribution of one state."""
         if not 0 <= state < self.mrp.num_states:
             raise InputError(f"state={state}: the model has states 0 to {self.mrp.num_states - 1}")
-        return self.distributions[state]
+        if "distributions" in self.__dict__:  # all have been decoded
+            return self.distributions[state]
+        return self.decoder(self.sketch[state])
 
     def readout(self, f: Callable[[np.ndarray], Any]) -> Readout:
         """Linear coefficients that estimate E[f(G)] from the sketch, with their error report."""
@@ -112,7 +128,9 @@ def solve(
     ridge: float = 1e-9,
     tolerance: float | None = None,
     method: str = "solve",
-    iterations: int = 200,
+    iterations: int | None = None,
+    residual: float = TOLERANCE,
+    precision: str = "float64",
     decode: str = "fine",
     seed: int = 0,
     progress: bool = False,
@@ -128,17 +146,24 @@ def solve(
       intercept: ``free``, or the paper's forms ``penalised`` and ``none``.
       ridge: the regression's penalty.
       tolerance: raise if the regression's largest error exceeds this.
-      method: ``solve`` finds the fixed point as a linear system, ``iterate`` repeats the backup from φ(0).
-      iterations: how often, if iterating.
+      method: ``solve`` finds the fixed point as a linear system, by ``dense`` LU if it is small and by a ``krylov``
+        method otherwise; ``iterate`` repeats the backup from φ(0).
+      iterations: at most so many; the default for ``iterate`` is as many as the residual asks for at this discount.
+      residual: stop when U and 𝒯U differ by no more than this in any state.
+      precision: ``float32`` halves the memory that sketches take. Coefficients are fitted in float64 all the same.
       decode: ``fine``, or the paper's jittered ``anchors``.
       seed: for the return range and the jitter.
-      progress: show a bar while iterating.
+      progress: show a line while a long solve is at work.
     """
     if method not in get_args(Method):
         raise InputError(f"method={method!r}: choose one of {', '.join(get_args(Method))}")
+    if precision not in get_args(Precision):
+        raise InputError(f"precision={precision!r}: choose one of {', '.join(get_args(Precision))}")
+    if iterations is not None and iterations < 0:
+        raise InputError(f"iterations={iterations}: must not be negative")
     if decode not in get_args(Decoding):
         raise InputError(f"decode={decode!r}: choose one of {', '.join(get_args(Decoding))}")
-    key_range, key_jitter, key_run = jax.random.split(jax.random.key(seed), 3)
+    key_range, key_jitter, _ = jax.random.split(jax.random.key(seed), 3)
     if return_range is None:
         return_range = estimate_return_range(key_range, mrp)
     elif not isinstance(return_range, ReturnRange):
@@ -160,29 +185,58 @@ def solve(
         tolerance=tolerance,
     )
     _warn_if_homogeneous(mrp, intercept)
+    method = _method_that_fits(mrp, features, method, precision)
     operator = sketch_operator(mrp, coefficients)
     if decode == "fine":
         decoder = fine_decoder(coefficients, return_range)
     else:
         decoder = anchor_decoder(features, return_range, key_jitter)
+    found = fixed_point(
+        operator if precision == "float64" else operator.astype(precision),
+        solver=method,
+        tolerance=residual,
+        start=np.tile(features(0.0), (mrp.num_states, 1)) if method == "iterate" else None,
+        max_iterations=_enough_iterations(mrp, residual) if iterations is None and method == "iterate" else iterations,
+        progress=progress,
+    )
+    return Solution(mrp, features, return_range, coefficients, operator, decoder, found, ridge)
+
+
+def _method_that_fits(mrp: MRP, features: FeatureMap, method: str, precision: str) -> str:
+    """The solver to use, given what memory there is; raises if there is too little for any."""
+    num_states, m = mrp.num_states, features.num_features
+    unknowns = num_states * m
     if method == "solve":
-        sketch = operator.fixed_point()
-    else:
-        algorithm = SketchDP(features, operator.on_device(), decoder)
-        sketch = run(key_run, algorithm, iterations, progress=progress).state
-    return Solution(mrp, features, return_range, coefficients, operator, decoder, sketch, method, ridge)
+        method = "dense" if unknowns <= DENSE_UNKNOWNS else "krylov"
+    size = unknowns * np.dtype(precision).itemsize
+    outcomes = mrp.outcomes.state.size * 48.0  # indices and probabilities of the model and of its operator
+    needed = {
+        "dense": 2.0 * 8 * unknowns**2,
+        "krylov": KRYLOV_COPIES * size + outcomes,
+        "iterate": ITERATION_COPIES * size + outcomes,
+    }
+    if method == "krylov" and needed[method] > available_bytes():
+        method = "iterate"
+    check_fits(
+        f"solving for {num_states:,} states × {m} features",
+        needed[method],
+        "use fewer features, precision='float32' or method='iterate'",
+    )
+    return method
+
+
+def _enough_iterations(mrp: MRP, residual: float) -> int:
+    """Twice what a contraction by γ needs to bring a change of 1 down to the residual."""
+    return int(np.ceil(2 * np.log(min(residual, 0.1)) / np.log(mrp.discount))) if mrp.discount > 0 else 2
 
 
 def _warn_if_homogeneous(mrp: MRP, intercept: str) -> None:
     if intercept == "free":
         return
-    # Search backwards from the states that may terminate.
-    ending = np.flatnonzero(mrp.terminations > 0)
-    backwards = mrp.transitions.T.tocsr()
-    reached = set(ending.tolist())
-    for x in ending:
-        reached.update(breadth_first_order(backwards, x, return_predecessors=False).tolist())
-    if stuck := sorted(set(range(mrp.num_states)) - reached):
+    # Search backwards from the end, as if it were one more state.
+    backwards = sp.block_array([[mrp.transitions.T, None], [(mrp.terminations > 0)[None].astype(float), [[0.0]]]])
+    reached = breadth_first_order(backwards.tocsr(), mrp.num_states, return_predecessors=False)
+    if (stuck := np.setdiff1d(np.arange(mrp.num_states), reached)).size:
         warnings.warn(
             f"intercept={intercept!r} on a model that never terminates from state {stuck[0]}: without a free intercept"
             " the fixed-point equation is (nearly) homogeneous: sketch mass that a backup loses never returns, and the"

@@ -1,0 +1,19 @@
+"""Saying that something does not fit before it is allocated."""
+
+import psutil
+
+from bellsketch.core.errors import AllocationError
+
+
+def available_bytes() -> int:
+    """Memory that can be used without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def check_fits(what: str, num_bytes: float, remedy: str) -> None:
+    """Raise if ``num_bytes`` are more than the machine has left."""
+    if num_bytes > (available := available_bytes()):
+        raise AllocationError(
+            f"{what} would take {num_bytes / 1e9:,.1f} GB, and {available / 1e9:,.1f} GB of memory are available:"
+            f" {remedy}"
+        )
