@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import bellsketch
+from bellsketch.cli.bench import Bench
 from bellsketch.cli.compare import Compare
 from bellsketch.cli.demo import Demo
 from bellsketch.cli.reproduce import Reproduce
@@ -16,7 +17,8 @@ from bellsketch.cli.solve import Solve
 from bellsketch.core.errors import BellsketchError, BellsketchWarning
 
 Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo", prefix_name=False)]
+    Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
+    | Annotated[Demo, tyro.conf.subcommand("demo", prefix_name=False)]
     | Annotated[Compare, tyro.conf.subcommand("compare", prefix_name=False)]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]
     | Annotated[Solve, tyro.conf.subcommand("solve", prefix_name=False)]

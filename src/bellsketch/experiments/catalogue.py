@@ -3,6 +3,7 @@
 from bellsketch.experiments import (
     anchor_range,
     bellman_coefficients,
+    bench_tabular,
     beyond,
     fig2,
     fig4,
@@ -28,3 +29,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         beyond.EXPERIMENT,
     )
 }
+
+BENCHMARKS: dict[str, Experiment] = {experiment.name: experiment for experiment in (bench_tabular.EXPERIMENT,)}
+"""Those of ``bellsketch bench``."""

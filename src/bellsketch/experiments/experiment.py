@@ -39,6 +39,10 @@ class Experiment:
     claims: Callable[[pd.DataFrame], list[Claim]]
     timed: bool = False
     """Whether records contain times, so that cells must not run side by side."""
+    command: str = "reproduce"
+    """The command of the command line that runs it."""
+    table: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    """What of the records is worth printing, if anything."""
 
     def settings(self, scale: str, seed: int = 0) -> Any:
         """The settings of a scale."""

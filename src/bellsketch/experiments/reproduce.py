@@ -12,7 +12,7 @@ import pandas as pd
 from bellsketch.core.errors import InputError
 from bellsketch.experiments.claims import Claim, claims_json
 from bellsketch.experiments.experiment import Cell, Experiment, Record
-from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, replace_text
+from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, replace_text, results_file
 
 
 def reproduce(
@@ -40,7 +40,7 @@ def reproduce(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs}: must be at least 1")
     settings = experiment.settings(scale, seed)
-    config = describe_run(experiment.name, scale, settings)
+    config = describe_run(experiment.name, scale, settings, experiment.command)
     directory = RunDirectory(out, config, fresh=fresh)
     try:
         if not directory.is_complete:
@@ -55,7 +55,7 @@ def reproduce(
 
 def _draw(experiment: Experiment, directory: RunDirectory) -> list[Claim]:
     """The picture and the claims, from the table alone."""
-    records = pd.read_csv(directory.results, keep_default_na=False, na_values=[""])
+    records = read_records(directory.path)
     figure = experiment.plot(records)
     for suffix, metadata in (("png", None), ("pdf", {"CreationDate": None})):
         figure.savefig(directory.path / f"figure.{suffix}", dpi=130, metadata=metadata)
@@ -63,6 +63,11 @@ def _draw(experiment: Experiment, directory: RunDirectory) -> list[Claim]:
     claims = experiment.claims(records)
     replace_text(directory.path / "claims.json", claims_json(claims))
     return claims
+
+
+def read_records(path: Path) -> pd.DataFrame:
+    """The table of a run directory."""
+    return pd.read_csv(results_file(path), keep_default_na=False, na_values=[""])
 
 
 def _compute(

@@ -27,14 +27,14 @@ IDENTITY = ("experiment", "scale", "settings", "bellsketch")
 """Entries of the config that two runs must share for one to continue the other."""
 
 
-def describe_run(name: str, scale: str, settings: Any) -> dict[str, Any]:
+def describe_run(name: str, scale: str, settings: Any, command: str = "reproduce") -> dict[str, Any]:
     """Everything needed to run it again."""
     plain = json.loads(json.dumps(dataclasses.asdict(settings)))
     return {
         "experiment": name,
         "scale": scale,
         "settings": plain,
-        "command": f"bellsketch reproduce {name} --scale {scale}" + (f" --seed {settings.seed}" * bool(settings.seed)),
+        "command": f"bellsketch {command} {name} --scale {scale}" + (f" --seed {settings.seed}" * bool(settings.seed)),
         "bellsketch": bellsketch.__version__,
         "commit": _commit(),
         "python": platform.python_version(),
@@ -117,9 +117,8 @@ class RunDirectory:
 
     @property
     def results(self) -> Path:
-        """The table of all records; a large one may have been compressed by hand."""
-        compressed = self.path / "results.csv.gz"
-        return compressed if compressed.exists() else self.path / "results.csv"
+        """The table of all records."""
+        return results_file(self.path)
 
     @property
     def is_complete(self) -> bool:
@@ -153,6 +152,12 @@ class RunDirectory:
         """All cells are done: write the table and forget the parts."""
         replace_text(self.results, pd.DataFrame(records).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
         self._cells.unlink(missing_ok=True)
+
+
+def results_file(path: Path) -> Path:
+    """The table of all records in a run directory; a large one may have been compressed by hand."""
+    compressed = path / "results.csv.gz"
+    return compressed if compressed.exists() else path / "results.csv"
 
 
 def cell_key(cell: Cell) -> str:

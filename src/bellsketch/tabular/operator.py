@@ -175,11 +175,15 @@ def _is_small(mixing: Any) -> bool:
 
 
 def _device_mixing(mixing: sp.csr_array) -> Any:
-    counts = np.diff(mixing.indptr)
     if _is_small(mixing):
         return mixing.toarray()
-    if counts.max() > 2 * counts.mean():
-        return jsp.BCOO.from_scipy_sparse(mixing)
+    counts = np.diff(mixing.indptr)
+    return jsp.BCOO.from_scipy_sparse(mixing) if counts.max() > 2 * counts.mean() else padded_rows(mixing)
+
+
+def padded_rows(mixing: sp.csr_array) -> PaddedRows:
+    """A SciPy matrix in arrays that can enter jit."""
+    counts = np.diff(mixing.indptr)
     place = np.repeat(np.arange(counts.size), counts), np.arange(mixing.nnz) - np.repeat(mixing.indptr[:-1], counts)
     columns = np.zeros((counts.size, counts.max()), dtype=np.int32)
     weights = np.zeros(columns.shape, dtype=mixing.dtype)

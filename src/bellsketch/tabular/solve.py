@@ -195,7 +195,7 @@ def solve(
         operator if precision == "float64" else operator.astype(precision),
         solver=method,
         tolerance=residual,
-        start=np.tile(features(0.0), (mrp.num_states, 1)) if method == "iterate" else None,
+        start=np.broadcast_to(features(0.0), operator.offset.shape) if method == "iterate" else None,
         max_iterations=_enough_iterations(mrp, residual) if iterations is None and method == "iterate" else iterations,
         progress=progress,
     )
