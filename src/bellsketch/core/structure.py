@@ -32,9 +32,9 @@ BLOCK = 64
 """Rows multiplied at a time: sparse products need them transposed, which is cheap only within the cache."""
 
 # What products cost, in entries per row of a dense product. Measured on one thread of an Intel Xeon with AVX-512, with
-# 20,000 rows in float64: GEMM took 0.04 to 0.06 ns per entry; CSR 3.5 to 5 ns for any row of A, mostly for transposing
+# 20,000 rows in float64: GEMM took 0.04 to 0.08 ns per entry; CSR 3.5 to 5 ns for any row of A, mostly for transposing
 # and writing, and 0.4 ns per entry; two thin GEMMs as much as 2.1 to 2.4 entries per singular value and 40 to 80 for
-# writing. In float32 GEMM gains more than CSR does, so these are rounded up: a form that is chosen pays in either.
+# writing. In float32 GEMM gains more than CSR does, so these are rounded up: what is chosen breaks even there at worst.
 SPARSE_ROW, SPARSE_ENTRY = 100.0, 9.0
 EXTRA_ROW = 20.0
 LOW_RANK_ROW, LOW_RANK_VALUE = 60.0, 2.3
