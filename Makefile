@@ -31,6 +31,8 @@ figures: $(VENV)/installed
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/core.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/structure.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coefficients.py
 	$(BIN)/python benchmarks/baselines.py
 	$(BIN)/python benchmarks/compare.py
 

@@ -17,6 +17,7 @@ from bellsketch.core.measures import Lebesgue, Measure, quadrature_rule
 from bellsketch.core.pytree import pytree, static
 from bellsketch.core.regression import FitReport, Function, Regression, check_tolerance
 from bellsketch.core.rewards import Reward, as_reward
+from bellsketch.core.structure import choose_form
 
 RegressionMeasure = AtomicDistribution | Measure | Lebesgue
 """What a regression distribution μ can be."""
@@ -75,6 +76,15 @@ class BellmanCoefficients:
     def operator_norm(self) -> float:
         """max_r ‖A_r‖₂: below 1, every backup contracts in L²."""
         return float(np.linalg.norm(np.asarray(self.matrices), ord=2, axis=(-2, -1)).max())
+
+    def structure(self, tolerance: float | None = None) -> dict[tuple[str, float], str]:
+        """What ``choose_form`` makes of each A, in words, by the reward's name and the discount (above 0)."""
+        return {
+            (reward.name, discount): choose_form(np.asarray(self.matrices[i, j]), tolerance).description
+            for i, reward in enumerate(self.rewards)
+            for j, discount in enumerate(self.discounts)
+            if discount > 0
+        }
 
     @property
     def _fitted(self) -> list[FitReport]:
