@@ -125,6 +125,7 @@ class Solve:
                 "iterations": solution.fixed_point.iterations,
                 "residual": solution.fixed_point.residual,
                 "seconds": solution.fixed_point.seconds,
+                "structure": solution.operator.structure,
             },
             "certificate": {
                 name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -161,7 +162,7 @@ class Solve:
         certificate, found = solution.certificate, solution.fixed_point
         console.print(
             f"fixed point by {found.method}: {found.iterations} iterations, residual {found.residual:.1e},"
-            f" {found.seconds:.2g} s"
+            f" {found.seconds:.2g} s; products with coefficients: {solution.operator.structure}"
         )
         console.print(
             f"largest regression error {solution.coefficients.max_error:.1e}, operator norm"

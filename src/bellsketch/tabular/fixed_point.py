@@ -88,8 +88,13 @@ def fixed_point(
 
 def _rounding(operator: AffineOperator) -> float:
     """A residual that rounding alone can leave."""
-    scale = float(np.abs(operator.offset).max()) * np.sqrt(operator.offset.shape[1])
+    scale = _largest(operator.offset) * np.sqrt(operator.offset.shape[1])
     return 16 * float(np.finfo(operator.offset.dtype).eps) * max(scale, 1.0)
+
+
+def _largest(values: np.ndarray) -> float:
+    """The largest absolute value, without a copy."""
+    return float(max(values.max(), -values.min()))
 
 
 def _solve_dense(operator: AffineOperator) -> np.ndarray:
@@ -173,7 +178,7 @@ def _iterate(
 ) -> tuple[np.ndarray, str, int]:
     display.name = "plain iteration"
     following = np.empty_like(sketch)
-    largest = float(np.abs(sketch).max(initial=1.0))
+    largest = max(_largest(sketch), 1.0)
     while max_iterations is None or display.iterations < max_iterations:
         np.copyto(following, operator.offset)
         operator.add_linear(sketch, following)

@@ -26,7 +26,7 @@ from bellsketch.tabular.model_input import (
     rewards_of_outcomes,
 )
 
-DIRECT_STATES = 20_000
+DIRECT_STATES = 1_000
 """Larger models' expectations are found by iteration first: sparse factors can fill up."""
 
 

@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from bellsketch.core.arrays import Array
 from bellsketch.core.pytree import pytree, static
+from bellsketch.core.structure import Form, choose_form
 from bellsketch.tabular.mrp import MRP
 
 DENSE_EIGENVALUES = 1_000
@@ -82,10 +83,8 @@ class AffineOperator:
     def _on_device(self, sketch: jax.Array) -> jax.Array:
         mixed = self.mixing @ sketch
         # In full precision: accelerators would otherwise round float32 factors to ten bits.
-        parts = [
-            jnp.matmul(mixed[start:stop], jnp.asarray(self.matrices)[r].T, precision="highest")
-            for r, start, stop in self.groups
-        ]
+        matrices = jnp.asarray(self.matrices, sketch.dtype)
+        parts = [jnp.matmul(mixed[a:b], matrices[r].T, precision="highest") for r, a, b in self.groups]
         parts.append(jnp.zeros_like(sketch[:1]))
         return jnp.concatenate(parts)[jnp.asarray(self.pairs)].sum(axis=1) + self.offset
 
@@ -100,7 +99,8 @@ class AffineOperator:
                 near = self.owners[start:stop].searchsorted([states.start, states.stop]) + start
                 if near[0] == near[1]:
                     continue
-                part = product(self.mixing[near[0] : near[1]] @ sketch)
+                mixed = self.mixing[near[0] : near[1]] @ sketch
+                part = product(mixed.astype(self.matrices.dtype, copy=False))
                 whole = len(part) == states.stop - states.start
                 total[states if whole else self.owners[near[0] : near[1]]] += part
 
@@ -120,19 +120,27 @@ class AffineOperator:
         return owners[:-1]
 
     @functools.cached_property
-    def products(self) -> tuple[Callable[[np.ndarray], np.ndarray], ...]:
-        """For each group the map u ↦ A u of rows u."""
-        return tuple(functools.partial(_times, np.asarray(self.matrices[r]).T) for r, _, _ in self.groups)
+    def products(self) -> tuple[Form, ...]:
+        """For each group the product with its A, in the form that is the fastest for its structure."""
+        return tuple(choose_form(np.asarray(self.matrices[r])) for r, _, _ in self.groups)
 
     def on_device(self) -> "AffineOperator":
         """The same operator in arrays that can enter jit."""
         return AffineOperator(_device_mixing(self.mixing), self.pairs, self.matrices, self.offset, self.groups)
 
     def astype(self, dtype: Any) -> "AffineOperator":
-        """The same operator on the host in another precision, for sketches that are to take less memory."""
+        """The same operator on the host for sketches in another precision, which take less memory.
+
+        Coefficients stay as they are: their entries are large and cancel, so that rounding them would cost digits.
+        """
         return AffineOperator(
-            self.mixing.astype(dtype), self.pairs, self.matrices.astype(dtype), self.offset.astype(dtype), self.groups
+            self.mixing.astype(dtype), self.pairs, self.matrices, self.offset.astype(dtype), self.groups
         )
+
+    @property
+    def structure(self) -> str:
+        """In which form products with the rewards' matrices are taken, in words."""
+        return "; ".join(dict.fromkeys(form.description for form in self.products))
 
     @property
     def is_small(self) -> bool:
@@ -164,10 +172,6 @@ class AffineOperator:
         """The linear part on flattened sketches, for SciPy."""
         size, shape = self.num_unknowns, self.offset.shape
         return LinearOperator((size, size), lambda u: self.linear(u.reshape(shape)).ravel(), dtype=self.offset.dtype)
-
-
-def _times(matrix: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return rows @ matrix
 
 
 def _is_small(mixing: Any) -> bool:

@@ -53,7 +53,7 @@ def shard_states(
     mixing = PaddedRows(spread(rows.columns), spread(rows.weights))
     # An added state has no pair but the one that stands for none.
     pairs = spread(operator.pairs.astype(np.int32), operator.mixing.shape[0])
-    matrices = jax.device_put(operator.matrices, everywhere)
+    matrices = jax.device_put(operator.matrices.astype(operator.offset.dtype), everywhere)
     return AffineOperator(mixing, pairs, matrices, spread(operator.offset), operator.groups), shares
 
 
