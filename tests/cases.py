@@ -5,6 +5,7 @@ from math import comb
 
 import jax
 import numpy as np
+import scipy.sparse as sp
 
 import bellsketch as bs
 
@@ -46,3 +47,38 @@ def by_hand_moments(mrp: bs.MRP, degree: int) -> np.ndarray:
                 known[x] += p * lower
         moments[:, k] = np.linalg.solve(np.eye(mrp.num_states) - mrp.discount**k * transitions, known)
     return moments
+
+
+def bellman_system(mrp: bs.MRP, coefficients: bs.BellmanCoefficients) -> tuple[sp.csr_array, np.ndarray]:
+    """M and b of the fixed point U = M U + b, put together outcome by outcome. Deterministic rewards only."""
+    features, o = coefficients.features, mrp.outcomes
+    m = features.num_features
+    constant, blocks = np.zeros((mrp.num_states, m)), sp.csr_array((mrp.num_states * m, mrp.num_states * m))
+    for i, reward in enumerate(mrp.rewards):
+        a, c = coefficients.at(reward, mrp.discount)
+        this, ends = o.reward == i, o.terminal
+        np.add.at(constant, o.state[this & ends], o.probability[this & ends, None] * features(reward.mean))
+        np.add.at(constant, o.state[this & ~ends], o.probability[this & ~ends, None] * np.asarray(c))
+        place = o.state[this & ~ends], o.successor[this & ~ends]
+        chances = sp.coo_array((o.probability[this & ~ends], place), shape=(mrp.num_states, mrp.num_states))
+        blocks = blocks + sp.kron(chances, np.asarray(a), format="csr")
+    return blocks, constant
+
+
+def tangled(num_states: int, discount: float = 0.9, seed: int = 0) -> bs.MRP:
+    """Reward and successor depend on each other, states have several pairs of both, and some terminate."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for x in range(num_states):
+        kinds = rng.integers(1, 5)
+        for p in rng.dirichlet(np.ones(kinds)):
+            successor = None if rng.random() < 0.15 else int(rng.integers(num_states))
+            rows.append((x, float(p), float(rng.choice([-1.0, 0.0, 0.5])), successor))
+    return bs.MRP.from_outcomes(rows, discount, num_states)
+
+
+def fitted(mrp: bs.MRP, num_features: int) -> bs.BellmanCoefficients:
+    """Coefficients of sigmoids over mean ± 4.5 standard deviations."""
+    reach = 4.5 * np.sqrt(mrp.return_variance)
+    span = bs.ReturnRange(float((mrp.value - reach).min()) - 0.1, float((mrp.value + reach).max()) + 0.1)
+    return bs.fit_coefficients(bs.Sigmoid.from_range(span, num_features), span.grid(), mrp.rewards, (mrp.discount, 0.0))

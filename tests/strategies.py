@@ -22,3 +22,16 @@ def samples(distribution: AtomicDistribution) -> np.ndarray:
     """The same distribution as QUANTA equally likely numbers, in order."""
     counts = np.rint(distribution.probabilities * QUANTA).astype(int)
     return np.sort(np.repeat(distribution.locations, counts))
+
+
+@st.composite
+def outcomes(draw: st.DrawFn, max_states: int = 6) -> tuple[list, float, int]:
+    """What ``MRP.from_outcomes`` takes: few states, with any mixture of rewards, successors and the end."""
+    num_states = draw(st.integers(1, max_states))
+    successor = st.one_of(st.none(), st.integers(0, num_states - 1))
+    rows = []
+    for x in range(num_states):
+        kinds = draw(st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 2.5]), successor), min_size=1, max_size=4))
+        weights = [draw(st.integers(1, 5)) for _ in kinds]
+        rows += [(x, w / sum(weights), r, y) for w, (r, y) in zip(weights, kinds, strict=True)]
+    return rows, draw(st.sampled_from([0.0, 0.5, 0.99])), num_states

@@ -74,14 +74,16 @@ def fixed_point(
     tolerance = max(tolerance, _rounding(operator))
     if solver == "auto":
         solver = "dense" if operator.num_unknowns <= DENSE_UNKNOWNS else "krylov"
-    start = np.array(operator.offset if start is None else start, dtype=operator.offset.dtype)
+    if start is None:
+        start = operator.offset
     with _Display(progress, tolerance) as display:
         if solver == "dense":
             sketch, name, iterations = _solve_dense(operator), "dense LU", 1
-        elif solver == "krylov":
-            sketch, name, iterations = _solve_krylov(operator, start, tolerance, max_iterations, display)
         else:
-            sketch, name, iterations = _iterate(operator, start, tolerance, max_iterations, display)
+            solve = _solve_krylov if solver == "krylov" else _iterate
+            own = np.array(start, dtype=operator.offset.dtype)
+            sketch, name, iterations = solve(operator, own, tolerance, max_iterations, display)
+            del own  # large, and no longer needed
     residual = float(operator.residual(sketch).max())
     return FixedPoint(sketch, name, iterations, residual, time.perf_counter() - begun)
 

@@ -4,10 +4,10 @@ Near discount 1 plain iteration crawls: some sketches decay by no more than γ i
 same slow directions and can be inverted:
 
 - ``Kronecker``: every reward has the average A. Then M = P ⊗ A, and with a Schur decomposition of A the system falls
-  apart into one sparse system (I − t_k P) for each eigenvalue t_k of A. For models whose transitions have cheap sparse
-  factors: chains, walks, grids.
+  apart into one sparse system (I − t_k P) for each eigenvalue t_k of A. For chains and walks on a line, where slow
+  errors are many and sparse factors cost next to nothing.
 - ``Aggregation``: states are gathered into a few groups, and the errors that are constant on groups are removed by a
-  small dense system, between two ordinary backups. For all others, whose slow errors are shared by all states.
+  small dense system. For all others: the better their transitions mix, the fewer slow errors there are besides.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,8 @@ from bellsketch.tabular.operator import AffineOperator, single_threaded_blas
 
 FACTOR_BYTES = 2e9
 """Sparse factors that may take more memory than this are not computed."""
+NARROW = 8
+"""With a larger bandwidth (a grid of 100 × 100 has 100) m sparse solves cost more than the backups they save."""
 NEGLIGIBLE = 0.2
 """Eigenvalues of A this small need no factors: their errors vanish in a few backups."""
 ROWS = 8
@@ -42,7 +44,7 @@ def choose_preconditioner(operator: AffineOperator) -> tuple[str, Preconditioner
     rows = np.repeat(np.arange(num_states), np.diff(transitions.indptr))
     bandwidth = int(np.abs(place[rows] - place[transitions.indices]).max(initial=0))
     most_entries = num_states * (2.0 * bandwidth + 1)  # what elimination in this order would fill
-    if m * most_entries * np.dtype(np.complex64).itemsize <= FACTOR_BYTES:
+    if bandwidth <= NARROW and m * most_entries * np.dtype(np.complex64).itemsize <= FACTOR_BYTES:
         return "Kronecker", Kronecker(operator, transitions)
     return "aggregation", Aggregation(operator, place)
 
@@ -95,13 +97,12 @@ class Kronecker:
 
 
 class Aggregation:
-    """A backup, a correction that is constant on groups of neighbouring states, and another backup."""
+    """The residual itself, plus a correction that is constant on groups of neighbouring states."""
 
     def __init__(self, operator: AffineOperator, place: np.ndarray):
         num_states, m = operator.offset.shape
         num_groups = max(1, min(num_states, COARSE_UNKNOWNS // m))
         group = place * num_groups // num_states
-        self._operator = operator
         self._spread = sp.csr_array((np.ones(num_states), (np.arange(num_states), group)))
         self._gather = (self._spread / np.bincount(group)).T.tocsr()
         system = np.zeros((num_groups, m, num_groups, m))
@@ -112,11 +113,5 @@ class Aggregation:
         self._factors = scipy.linalg.lu_factor(np.eye(size) + system.reshape(size, size))
 
     def __call__(self, residual: np.ndarray) -> np.ndarray:
-        found = residual + self._correction(self._operator.linear(residual))
-        left = residual - found + self._operator.linear(found)
-        found += left
-        return found
-
-    def _correction(self, residual: np.ndarray) -> np.ndarray:
         coarse = scipy.linalg.lu_solve(self._factors, (self._gather @ residual).ravel())
-        return (self._spread @ coarse.reshape(-1, residual.shape[1])).astype(residual.dtype)
+        return residual + (self._spread @ coarse.reshape(-1, residual.shape[1])).astype(residual.dtype)
