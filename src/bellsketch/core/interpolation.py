@@ -9,7 +9,6 @@ whose first part is bounded through φ's size in a complex strip (Trefethen, 201
 most the Lebesgue constant times the regression errors at the nodes.
 """
 
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +43,8 @@ class InterpolatedCoefficients:
     max_error: float = static()
     """A bound on |φ(r + γg) − A_r φ(g) − c_r| for any reward of the interval, g where the regression was checked."""
 
-    def weights(self, reward: Float[Array, "*b"]) -> tuple[Any, Float[jax.Array, "*b k"]]:
-        """The panel of each reward, and the weights of its nodes: NaN for rewards outside the interval."""
+    def weights(self, reward: Float[Array, "*b"]) -> Float[jax.Array, "*b n"]:
+        """The weights of all n = p·k nodes, those of other panels 0; NaN for rewards outside the interval."""
         panels, k = self.matrices.shape[:2]
         position = (jnp.asarray(reward) - self.low) / (self.high - self.low) * panels
         panel = jnp.clip(position.astype(jnp.int32), 0, panels - 1)
@@ -56,7 +55,9 @@ class InterpolatedCoefficients:
         tolerance = 1e-5  # of rounding in float32
         inside = jnp.abs(x) <= 1 + tolerance
         weights = jnp.cos(degree * jnp.arccos(jnp.clip(x, -1, 1))[..., None]) @ at_nodes.T
-        return panel, jnp.where(inside[..., None], weights, jnp.nan)
+        of_panel = (jnp.arange(panels) == panel[..., None])[..., None]
+        everywhere = jnp.where(inside[..., None], weights, jnp.nan)[..., None, :] * of_panel
+        return everywhere.reshape(*position.shape, panels * k)
 
     def at(self, reward: Float[Array, ""] | float) -> tuple[Float[jax.Array, "m m"], Float[jax.Array, " m"]]:
         """A and c for one reward. Raises if it is outside the interval (NaN under jit, where nothing can be raised)."""
@@ -65,16 +66,16 @@ class InterpolatedCoefficients:
                 f"reward {float(reward):g} lies outside the interval [{self.low:g}, {self.high:g}] of interpolated"
                 " coefficients: interpolate over a wider one, or compute this one with fit_coefficients"
             )
-        panel, weights = self.weights(jnp.asarray(reward))
-        matrix = jnp.tensordot(weights, jnp.asarray(self.matrices)[panel], axes=1)
-        return matrix, weights @ jnp.asarray(self.offsets)[panel]
+        weights, m = self.weights(jnp.asarray(reward)), self.features.num_features
+        return (weights @ self.matrices.reshape(-1, m * m)).reshape(m, m), weights @ self.offsets.reshape(-1, m)
 
     def back_up(self, reward: Float[Array, " b"], sketch: Float[Array, "b m"]) -> Float[jax.Array, "b m"]:
         """A_r u + c_r for a batch of rewards and sketches."""
-        panel, weights = self.weights(reward)
-        matrices, offsets = jnp.asarray(self.matrices)[panel], jnp.asarray(self.offsets)[panel]
-        at_nodes = jnp.einsum("bkij,bj->bki", matrices, sketch) + offsets
-        return jnp.einsum("bk,bki->bi", weights, at_nodes)
+        # One product with the matrices of all nodes costs less than gathering those of each reward's panel.
+        weights, m = self.weights(reward), self.features.num_features
+        products = jnp.einsum("bn,bj->bnj", weights, sketch).reshape(-1, weights.shape[-1] * m)
+        rows = jnp.asarray(self.matrices).reshape(-1, m, m).transpose(0, 2, 1).reshape(-1, m)
+        return products @ rows + weights @ self.offsets.reshape(-1, m)
 
 
 def interpolate_coefficients(
