@@ -77,6 +77,9 @@ def test_table_and_picture(capsys, tmp_path):
         (["reproduce"], "one of fig2, fig2-sigmoid, fig4,"),
         (["reproduce", "fig4", "--scale", "medium"], "scale='medium'"),
         (["reproduce", "fig4", "--jobs", "0"], "jobs=0"),
+        (["bench", "nonsense"], "unknown benchmark 'nonsense'. Known: tabular."),
+        (["bench", "tabula"], "Did you mean 'tabular'"),
+        (["bench", "tabular", "--scale", "medium"], "scale='medium'"),
     ],
 )
 def test_errors_are_one_line_on_stderr(capsys, tmp_path, monkeypatch, arguments, message):
@@ -153,7 +156,7 @@ def test_an_interrupted_reproduction_says_what_is_kept(capsys, monkeypatch):
         report(3, 8)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bellsketch.cli.reproduce.reproduce", stopped)
+    monkeypatch.setattr("bellsketch.cli.running.reproduce", stopped)
     assert main(["reproduce", "fig4", "--out", "here"]) == 130
     out, err = capsys.readouterr()
     assert "stopped: 3 of 8 parts kept in here; the same command continues" in " ".join((out + err).split())

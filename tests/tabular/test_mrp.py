@@ -4,7 +4,8 @@ import scipy.sparse as sp
 from scipy import stats
 
 import bellsketch as bs
-from cases import model
+from bellsketch.experiments.large_models import large_model
+from cases import by_hand_moments, model, tangled
 
 P = np.array([[0.5, 0.25], [0.0, 1.0]])
 T = np.array([0.25, 0.0])
@@ -129,3 +130,35 @@ def test_bad_outcomes():
             bs.MRP.from_outcomes(iter([row]), 0.9)
     with pytest.raises(bs.InputError, match="there are none"):
         bs.MRP.from_outcomes([], 0.9)
+
+
+class TestLargeModels:
+    """Whose expectations are found by iteration."""
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: tangled(40, 0.95),
+            lambda: large_model("line", 60, 0.999, 0),
+            lambda: large_model("random", 60, 0.9999, 0),
+            lambda: bs.MRP(np.zeros((3, 3)), [1.0, 2.0, 1.0], 0.9, np.ones(3)),
+            lambda: bs.MRP(P, [0.0, 0.0], 0.9, T),
+        ],
+    )
+    def test_value_and_variance_are_those_of_small_ones(self, make, monkeypatch):
+        monkeypatch.setattr("bellsketch.tabular.mrp.DIRECT_STATES", 1)
+        mrp = make()
+        monkeypatch.setattr("bellsketch.tabular.mrp.spsolve", None)  # not needed
+        moments = by_hand_moments(mrp, 2)
+        np.testing.assert_allclose(mrp.value, moments[:, 1], rtol=1e-9, atol=1e-11)
+        largest = max(moments[:, 2].max(), 1.0)  # digits cancel
+        variance = moments[:, 2] - moments[:, 1] ** 2
+        np.testing.assert_allclose(mrp.return_variance, variance, rtol=1e-9, atol=1e-9 * largest)
+
+    def test_where_iteration_fails_the_system_is_factored(self, monkeypatch):
+        monkeypatch.setattr("bellsketch.tabular.mrp.DIRECT_STATES", 1)
+        monkeypatch.setattr(
+            "bellsketch.tabular.mrp.bicgstab", lambda system, right, **_: (np.full(right.shape, 7.0), 1)
+        )
+        mrp = tangled(40, 0.95)
+        np.testing.assert_allclose(mrp.value, by_hand_moments(mrp, 1)[:, 1], rtol=1e-10)

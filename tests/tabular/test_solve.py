@@ -5,7 +5,6 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import spsolve
 
 import bellsketch as bs
-from bellsketch.core.errors import AllocationError
 from bellsketch.experiments.large_models import large_model
 from cases import bellman_system, model, return_range, solution, truth
 
@@ -138,7 +137,7 @@ def test_plots():
 
 
 class TestMethods:
-    @pytest.mark.parametrize("name", ["random_chain", "tree", "loopy_fork", "cycle", "sutton_barto18", "tree_gaussian"])
+    @pytest.mark.parametrize("name", ["random_chain", "tree", "loopy_fork", "cycle", "sutton_barto18"])
     def test_agree_and_say_what_they_did(self, name):
         span = return_range(name)
         found = {m: bs.solve(model(name), return_range=span, method=m) for m in ("dense", "krylov", "iterate")}
@@ -207,7 +206,7 @@ class TestMethods:
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
     @pytest.mark.parametrize("residual", [0.0, -1.0, np.nan])
     def test_bad_residuals_where_iterating(self, residual):
-        with pytest.raises(bs.InputError, match="residual|tolerance"):
+        with pytest.raises(bs.InputError, match=r"residual|tolerance"):
             bs.solve(model("tree"), return_range=return_range("tree"), method="iterate", residual=residual)
 
     def test_a_long_walk_is_solved_as_a_linear_system(self):
@@ -236,14 +235,14 @@ class TestMemory:
         assert scarce.fixed_point.method == "plain iteration"
         np.testing.assert_allclose(scarce.sketch, plenty.sketch, atol=1e-8)
         self.little(monkeypatch, 8 * 900 * 10 * 2)
-        with pytest.raises(AllocationError, match=r"900 states × 10 features would take 0\.0 GB"):
+        with pytest.raises(bs.AllocationError, match=r"900 states × 10 features would take 0\.0 GB"):
             bs.solve(mrp, num_features=10, return_range=(-10.0, 10.0))
 
     def test_single_precision_takes_half(self, monkeypatch):
         mrp = large_model("line", 900, 0.9, 0)
         self.little(monkeypatch, 8 * 900 * 10 * 5)
         arguments = {"num_features": 20, "return_range": (-10.0, 10.0), "method": "iterate", "iterations": 1}
-        with pytest.raises(AllocationError, match="precision='float32'"):
+        with pytest.raises(bs.AllocationError, match="precision='float32'"):
             bs.solve(mrp, **arguments)
         assert bs.solve(mrp, precision="float32", **arguments).sketch.dtype == np.float32
 
@@ -255,7 +254,9 @@ class TestMemory:
 
         mrp = large_model("line", 20_000, 0.9, 0)
         monkeypatch.setattr("bellsketch.tabular.solve.sketch_operator", fail)
-        with pytest.raises(AllocationError, match=r"20,000 states × 100 features would take 64,000\.0 GB.*'iterate'"):
+        with pytest.raises(
+            bs.AllocationError, match=r"20,000 states × 100 features would take 64,000\.0 GB.*'iterate'"
+        ):
             bs.solve(mrp, num_features=100, return_range=(-10.0, 10.0), method="dense")
 
 
