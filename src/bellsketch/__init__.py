@@ -42,7 +42,7 @@ from bellsketch.core.rewards import Reward, as_reward
 from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
-from bellsketch.tabular.certificate import Certificate
+from bellsketch.tabular.certificate import Certificate, CertifiedExpectation, indicator_bound
 from bellsketch.tabular.dirac import dirac_dp, dirac_td
 from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
@@ -70,6 +70,7 @@ __all__ = [
     "BellsketchWarning",
     "Bins",
     "Certificate",
+    "CertifiedExpectation",
     "CoefficientFitter",
     "Decoder",
     "DivergenceError",
@@ -127,6 +128,7 @@ __all__ = [
     "fit_coefficients",
     "fit_readout",
     "ground_truth",
+    "indicator_bound",
     "interpolate_coefficients",
     "kolmogorov",
     "kurtosis",

@@ -26,6 +26,9 @@ from bellsketch.tabular.model_input import (
     rewards_of_outcomes,
 )
 
+BOUND_WORK = 100_000_000
+"""Updates of outcomes that looking for an extreme return may take: seconds."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcomes:
@@ -180,15 +183,38 @@ class MRP:
     @functools.cached_property
     def return_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
         """The least and the greatest return that can happen from each state (up to invisible tails of the rewards)."""
-        o = self.outcomes
-        supports = np.array([r.support for r in self.rewards])[o.reward]
-        bounds = []
-        for extreme, reward in ((np.minimum, supports[:, 0]), (np.maximum, supports[:, 1])):
-            value = np.zeros(self.num_states)
-            for _ in range(self.horizon(1e-12)):
-                backup = reward + self.discount * np.where(o.terminal, 0.0, value[o.successor])
-                value = extreme.reduceat(backup, self._starts)
-            bounds.append(value)
+        supports = np.array([r.support for r in self.rewards])
+        return self._least_and_greatest(supports, self.discount)
+
+    @functools.cached_property
+    def noiseless_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+        """``return_bounds`` with every Gaussian reward replaced by its mean."""
+        means = np.array([(r.mean, r.mean) if r.is_gaussian else r.support for r in self.rewards])
+        return self._least_and_greatest(means, self.discount)
+
+    @functools.cached_property
+    def noise_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+        """The least and the greatest variance that Gaussian rewards can give a return, over the paths it can take."""
+        variances = np.array([[r.variance if r.is_gaussian else 0.0] * 2 for r in self.rewards])
+        least, greatest = self._least_and_greatest(variances, self.discount**2)
+        return np.maximum(least, 0.0), greatest
+
+    def _least_and_greatest(self, rewards: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+        """Outer bounds on the extreme discounted sums of what each reward index pays, at least and at most.
+
+        Value iteration from 0 whose last step changed nothing by more than δ is within δγ/(1 − γ) of its limit, so it
+        may stop at any time and be widened by that.
+        """
+        o, ends, bounds = self.outcomes, self.outcomes.terminal, []
+        for extreme, pays, sign in ((np.minimum, rewards[:, 0], -1), (np.maximum, rewards[:, 1], 1)):
+            value, change = np.zeros(self.num_states), 0.0
+            for _ in range(min(self.horizon(1e-12), max(1, BOUND_WORK // o.state.size))):
+                backup = pays[o.reward] + discount * np.where(ends, 0.0, value[o.successor])
+                before, value = value, extreme.reduceat(backup, self._starts)
+                change = float(np.abs(value - before).max())
+                if change == 0:
+                    break
+            bounds.append(value + sign * change * discount / (1 - discount))
         return bounds[0], bounds[1]
 
     @functools.cached_property
