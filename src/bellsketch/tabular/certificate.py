@@ -143,16 +143,17 @@ def _why_none(rate: float, norm: Norm, operator: AffineOperator) -> str:
 
 
 def _why_useless(bound: float, rate: float, mrp: MRP, coefficients: BellmanCoefficients) -> str:
-    """Something to say if any two embeddings at all are closer than the bound."""
+    """Something to say if one and the same guess for every return would be as near as the bound."""
     low, high = mrp.return_bounds
     values = coefficients.features(np.linspace(low.min(), high.max(), 2_001))
-    width = float(np.linalg.norm(np.ptp(values, axis=0)))
-    if bound < width:
+    radius = float(np.linalg.norm(np.ptp(values, axis=0)) / 2)
+    if bound < radius:
         return ""
     grows = f"1/(1 − ρ) = {1 / (1 - rate):.3g}" if rate < 1 else f"an operator norm of {rate:.3g}"
     return (
-        f"the bound {bound:.2g} exceeds {width:.2g}, the largest distance of any two embeddings, so it says nothing: at"
-        f" discount {mrp.discount:g}, {grows} multiplies the regression error; use more features or a smaller discount"
+        f"the bound {bound:.2g} exceeds {radius:.2g}, the distance of every embedding from the middle of all, so it says"
+        f" nothing: discount {mrp.discount:g} leaves {grows} to multiply the regression error; use more features, features"
+        " that cover all possible returns, or a smaller discount"
     )
 
 

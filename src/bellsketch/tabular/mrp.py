@@ -28,6 +28,8 @@ from bellsketch.tabular.model_input import (
 
 BOUND_WORK = 100_000_000
 """Updates of outcomes that looking for an extreme return may take: seconds."""
+POLICY_STATES = 2_000
+"""Models with at most this many states have their extreme returns found by policy iteration."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,20 +204,32 @@ class MRP:
     def _least_and_greatest(self, rewards: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
         """Outer bounds on the extreme discounted sums of what each reward index pays, at least and at most.
 
-        Value iteration from 0 whose last step changed nothing by more than δ is within δγ/(1 − γ) of its limit, so it
-        may stop at any time and be widened by that.
+        Value iteration whose last step changed nothing by more than δ is within δγ/(1 − γ) of its limit, so it may stop
+        at any time and be widened by that. In small models policy iteration makes δ vanish in a few steps.
         """
         o, ends, bounds = self.outcomes, self.outcomes.terminal, []
+        steps = min(self.horizon(1e-12), max(1, BOUND_WORK // o.state.size))
         for extreme, pays, sign in ((np.minimum, rewards[:, 0], -1), (np.maximum, rewards[:, 1], 1)):
-            value, change = np.zeros(self.num_states), 0.0
-            for _ in range(min(self.horizon(1e-12), max(1, BOUND_WORK // o.state.size))):
+            value, backup, change = np.zeros(self.num_states), np.zeros(o.state.size), 0.0
+            for step in range(steps):
+                if step > 0 and self.num_states <= POLICY_STATES:
+                    value = self._following(backup == value[o.state], pays, discount)
                 backup = pays[o.reward] + discount * np.where(ends, 0.0, value[o.successor])
                 before, value = value, extreme.reduceat(backup, self._starts)
                 change = float(np.abs(value - before).max())
-                if change == 0:
+                if change <= 1e-14 * np.abs(value).max():
                     break
             bounds.append(value + sign * change * discount / (1 - discount))
         return bounds[0], bounds[1]
+
+    def _following(self, extreme: np.ndarray, pays: np.ndarray, discount: float) -> np.ndarray:
+        """The discounted sum of what is paid if in every state the first extreme outcome happens, for ever."""
+        o, candidates = self.outcomes, np.flatnonzero(extreme)
+        first = candidates[np.searchsorted(o.state[candidates], np.arange(self.num_states))]
+        go = ~o.terminal[first]
+        entries = (np.full(int(go.sum()), discount), (np.flatnonzero(go), o.successor[first[go]]))
+        system = sp.eye_array(self.num_states) - sp.csr_array(entries, shape=(self.num_states, self.num_states))
+        return np.atleast_1d(spsolve(system.tocsc(), pays[o.reward[first]]))
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
