@@ -17,11 +17,21 @@ def test_a_norm_by_hand():
 
 
 def test_the_running_sum_by_hand():
+    """For two features W = [[½, −½], [1, 1]], and W⁻¹ = [[1, ½], [−1, ½]] has orthogonal columns."""
     norm = running_sum(2)
     assert norm(np.array([3.0, -3.0])) == pytest.approx(3.0)
-    # e₁ = (1, 1) in running sums moves to e₂ = (0, 1).
-    assert norm.of_matrix(np.array([[0.0, 0.0], [1.0, 0.0]])) == pytest.approx(1.0)
-    assert norm.factor == pytest.approx((1 + 5**0.5) / 2)  # of [[1, 0], [−1, 1]], the golden ratio
+    assert norm(np.array([1.0, 1.0])) == pytest.approx(2.0)
+    assert norm.factor == pytest.approx(2**0.5)
+    assert norm.of_matrix(np.array([[0.0, 0.0], [1.0, 0.0]])) == pytest.approx(1.25)
+
+
+def test_bins_contract_in_the_running_sum_and_not_in_l2():
+    """If the regression covers them all: what a bin without data has lost, the running sum misses everywhere."""
+    span = bs.ReturnRange(0.0, 1.0)
+    features = bs.Bins.from_range(span, 50, margin=0.2)
+    matrices = bs.fit_coefficients(features, span.grid(margin=0.2), [0.0, 0.1], [0.9]).matrices[:, 0]
+    assert max(euclidean(50).of_matrix(a) for a in matrices) > 1.04
+    assert max(running_sum(50).of_matrix(a) for a in matrices) < 0.99
 
 
 def test_lyapunov_norms_see_that_a_shear_contracts_in_the_end():

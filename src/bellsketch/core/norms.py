@@ -51,8 +51,14 @@ def euclidean(num_features: int) -> Norm:
 
 
 def running_sum(num_features: int) -> Norm:
-    """The L² norm of (u_1, u_1 + u_2, …): a distance of distribution functions where features are like densities."""
-    return Norm("running sum", np.tri(num_features))
+    """The L² norm of (v_1, v_1 + v_2, …) and of Σ u_i, for v = u − mean(u).
+
+    Where features are like densities, differences of embeddings sum to zero, and this is a distance of distribution
+    functions. What they sum to otherwise counts by itself: an intercept takes it out of every backup.
+    """
+    weight = np.tri(num_features) - np.arange(1, num_features + 1)[:, None] / num_features
+    weight[-1] = 1.0  # the running sum of v ends at 0
+    return Norm("running sum", weight)
 
 
 def candidates(matrices: Sequence[Float[np.ndarray, "m m"]]) -> Iterator[Norm]:

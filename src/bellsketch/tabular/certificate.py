@@ -151,9 +151,9 @@ def _why_useless(bound: float, rate: float, mrp: MRP, coefficients: BellmanCoeff
         return ""
     grows = f"1/(1 − ρ) = {1 / (1 - rate):.3g}" if rate < 1 else f"an operator norm of {rate:.3g}"
     return (
-        f"the bound {bound:.2g} exceeds {radius:.2g}, the distance of every embedding from the middle of all, so it says"
-        f" nothing: discount {mrp.discount:g} leaves {grows} to multiply the regression error; use more features, features"
-        " that cover all possible returns, or a smaller discount"
+        f"the bound {bound:.2g} exceeds {radius:.2g}, the distance of every embedding from the middle of all, so it"
+        f" says nothing: discount {mrp.discount:g} leaves {grows} to multiply the regression error; use more features,"
+        " a return_range that covers all possible returns, or a smaller discount"
     )
 
 
