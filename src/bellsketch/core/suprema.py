@@ -83,6 +83,8 @@ class RegressionError:
     def size(self, height: float) -> float:
         """A bound on ‖e‖ in the complex strip |Im g| ≤ height, each term by itself."""
         here, there = self.features.strip_bound(height), self.features.strip_bound(self.discount * height)
+        if not np.isfinite(here):
+            return np.inf
         return float(np.linalg.norm(there + self._row_sums * here + np.abs(self.offset)))
 
     def quadrature_error(self) -> float:
