@@ -130,9 +130,8 @@ def weighted_errors(
             errors.append(_error(mrp, coefficients, int(r), float(returns.noise[y])))
             parts.append(np.einsum("xkqm,q->xkm", weights[:, :, o.state[chosen]], o.probability[chosen]))
         table = tabulate(errors, *returns.within(np.array([y])))
-        sizes = sum(
-            error.size(0.0) * np.linalg.norm(part, axis=(1, 2)) for error, part in zip(errors, parts, strict=True)
-        )
+        with np.errstate(invalid="ignore"):  # unknown sizes times weights of zero
+            sizes = sum(e.size(0.0) * np.linalg.norm(part, axis=(1, 2)) for e, part in zip(errors, parts, strict=True))
         known = _if_known(np.asarray(sizes))
         total += expected_bounds(table.edges, table.bounds(*parts), returns, np.array([y]), known)[:, 0]
         proven = proven and table.proven and bool(np.isfinite(sizes).all() or returns.spread[y] == 0)
