@@ -43,7 +43,7 @@ from bellsketch.core.rewards import Reward, as_reward
 from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
-from bellsketch.tabular.certificate import Certificate
+from bellsketch.tabular.certificate import Certificate, CertifiedExpectation, indicator_bound
 from bellsketch.tabular.dirac import dirac_dp, dirac_td
 from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.fixed_point import FixedPoint, fixed_point
@@ -73,6 +73,7 @@ __all__ = [
     "BellsketchWarning",
     "Bins",
     "Certificate",
+    "CertifiedExpectation",
     "CoefficientFitter",
     "Decoder",
     "DivergenceError",
@@ -132,6 +133,7 @@ __all__ = [
     "fit_readout",
     "fixed_point",
     "ground_truth",
+    "indicator_bound",
     "interpolate_coefficients",
     "kolmogorov",
     "kurtosis",

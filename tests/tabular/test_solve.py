@@ -16,39 +16,11 @@ def test_means(name):
     np.testing.assert_allclose(result.distributions.mean, model(name).value, atol=2e-3 * result.return_range.width)
 
 
-@pytest.mark.parametrize("family", ["sigmoid", "gaussian", "tanh", "erf", "quartic", "morlet", "indicator", "fourier"])
-@pytest.mark.parametrize("num_features", [20, 50])
-@pytest.mark.parametrize("name", ["random_chain", "directed_chain", "tree", "cycle", "loopy_fork", "rowland23"])
-def test_the_certificate_is_never_below_the_true_error(name, num_features, family):
-    result = solution(name, num_features, family)
-    error = np.linalg.norm(result.sketch - truth(name).embedding(result.features), axis=1).max()
-    assert result.certificate.bound * (1 + 1e-3) + 1e-9 >= error
-    assert (result.certificate.reason == "") == np.isfinite(result.certificate.bound)
-
-
 def test_the_certificate_is_useful():
     result = solution("random_chain")
     error = np.linalg.norm(result.sketch - truth("random_chain").embedding(result.features), axis=1).max()
-    assert result.certificate.bound < 100 * error
-    assert abs(result.certificate.rho - np.sqrt(0.9)) < 0.01
-
-
-def test_the_certificate_counts_what_the_iteration_left():
-    early = bs.solve(model("random_chain"), method="iterate", iterations=5)
-    error = np.linalg.norm(early.sketch - truth("random_chain").embedding(early.features), axis=1).max()
-    assert early.certificate.bound >= error > solution("random_chain").certificate.bound
-
-
-def test_the_contraction_bound_alone(monkeypatch):
-    resolvent = solution("tree").certificate
-    assert resolvent.method == "resolvent"
-    monkeypatch.setattr("bellsketch.tabular.certificate.RESOLVENT_UNKNOWNS", 0)
-    contracting = bs.solve(model("tree"), num_features=50).certificate
-    assert contracting.method == "contraction"
-    assert contracting.bound > resolvent.bound
-    expanding = bs.solve(model("tree"), num_features=20).certificate
-    assert expanding.bound == np.inf
-    assert "operator norm" in expanding.reason
+    assert error <= result.certificate.bound < 10 * error
+    assert abs(result.coefficients.operator_norm - np.sqrt(0.9)) < 0.01
 
 
 def test_expectations_of_smooth_functions_and_of_jumps():

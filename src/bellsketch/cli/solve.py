@@ -168,10 +168,10 @@ class Solve:
             f"largest regression error {solution.coefficients.max_error:.1e}, operator norm"
             f" {solution.coefficients.operator_norm:.3f}, spectral radius {solution.operator.spectral_radius():.3f}"
         )
-        if math.isfinite(certificate.bound):
-            console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
-        else:
+        if certificate.reason:
             console.print(f"no certificate: {certificate.reason}")
+        else:
+            console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
         if self.plot is not None:
             console.print(f"figure: {self.plot}")
 

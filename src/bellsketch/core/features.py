@@ -393,6 +393,14 @@ class Polynomial(FeatureMap):
         factors = jnp.broadcast_to(x, (*returns.shape, self.num_features)).at[..., 0].set(1)
         return jnp.cumprod(factors, axis=-1)
 
+    @property
+    def breaks(self) -> Array:
+        return np.zeros(0)  # one polynomial from end to end
+
+    @property
+    def degree(self) -> int:
+        return self.num_features - 1
+
     def composition(self, factor: float, shift: float) -> Float[np.ndarray, "m m"]:
         """The matrix M of φ(factor·x + shift) = M φ(x), for x in units of the scale, by the binomial theorem."""
         i, j = np.indices((self.num_features, self.num_features))

@@ -9,7 +9,6 @@ whose first part is bounded through φ's size in a complex strip (Trefethen, 201
 most the Lebesgue constant times the regression errors at the nodes.
 """
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

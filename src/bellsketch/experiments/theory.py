@@ -20,6 +20,7 @@ from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.experiments.plotting import COLOURS, INTERCEPT_LABELS, STYLES
 from bellsketch.experiments.problems import DETERMINISTIC, problem, title
 from bellsketch.experiments.sweeps import FAMILY_NAMES, OURS, PAPERS
+from bellsketch.tabular.certificate import indicator_bound
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import iterate
 from bellsketch.tabular.sketch import sketch_operator
@@ -142,7 +143,6 @@ def _indicator_bound(settings: Settings, cell: Cell) -> list[Record]:
     start = np.tile(features(0.0), (mrp.num_states, 1))
     sketch = iterate([sketch_operator(mrp, fit)], start[None], settings.iterations)[0]
     error = np.abs(sketch - case.truth.embedding(features)).sum(axis=1).max() * whole.width / m
-    bound = whole.width * (3 + 2 * discount) / ((1 - discount) * m)
     return [
         {
             "part": "prop4",
@@ -150,7 +150,7 @@ def _indicator_bound(settings: Settings, cell: Cell) -> list[Record]:
             "features": "indicator",
             "num_features": m,
             "value": float(error),
-            "bound": bound,
+            "bound": indicator_bound(mrp, features),
         }
     ]
 

@@ -28,6 +28,10 @@ from bellsketch.tabular.model_input import (
 
 DIRECT_STATES = 1_000
 """Larger models' expectations are found by iteration first: sparse factors can fill up."""
+BOUND_WORK = 100_000_000
+"""Updates of outcomes that looking for an extreme return may take: seconds."""
+POLICY_STATES = 2_000
+"""Models with at most this many states have their extreme returns found by policy iteration."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,16 +194,51 @@ class MRP:
     @functools.cached_property
     def return_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
         """The least and the greatest return that can happen from each state (up to invisible tails of the rewards)."""
-        o = self.outcomes
-        supports = np.array([r.support for r in self.rewards])[o.reward]
-        bounds = []
-        for extreme, reward in ((np.minimum, supports[:, 0]), (np.maximum, supports[:, 1])):
-            value = np.zeros(self.num_states)
-            for _ in range(self.horizon(1e-12)):
-                backup = reward + self.discount * np.where(o.terminal, 0.0, value[o.successor])
-                value = extreme.reduceat(backup, self._starts)
-            bounds.append(value)
+        supports = np.array([r.support for r in self.rewards])
+        return self._least_and_greatest(supports, self.discount)
+
+    @functools.cached_property
+    def noiseless_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+        """``return_bounds`` with every Gaussian reward replaced by its mean."""
+        means = np.array([(r.mean, r.mean) if r.is_gaussian else r.support for r in self.rewards])
+        return self._least_and_greatest(means, self.discount)
+
+    @functools.cached_property
+    def noise_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
+        """The least and the greatest variance that Gaussian rewards can give a return, over the paths it can take."""
+        variances = np.array([[r.variance if r.is_gaussian else 0.0] * 2 for r in self.rewards])
+        least, greatest = self._least_and_greatest(variances, self.discount**2)
+        return np.maximum(least, 0.0), greatest
+
+    def _least_and_greatest(self, rewards: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+        """Outer bounds on the extreme discounted sums of what each reward index pays, at least and at most.
+
+        Value iteration whose last step changed nothing by more than δ is within δγ/(1 − γ) of its limit, so it may stop
+        at any time and be widened by that. In small models policy iteration makes δ vanish in a few steps.
+        """
+        o, ends, bounds = self.outcomes, self.outcomes.terminal, []
+        steps = min(self.horizon(1e-12), max(1, BOUND_WORK // o.state.size))
+        for extreme, pays, sign in ((np.minimum, rewards[:, 0], -1), (np.maximum, rewards[:, 1], 1)):
+            value, backup, change = np.zeros(self.num_states), np.zeros(o.state.size), 0.0
+            for step in range(steps):
+                if step > 0 and self.num_states <= POLICY_STATES:
+                    value = self._following(backup == value[o.state], pays, discount)
+                backup = pays[o.reward] + discount * np.where(ends, 0.0, value[o.successor])
+                before, value = value, extreme.reduceat(backup, self._starts)
+                change = float(np.abs(value - before).max())
+                if change <= 1e-14 * np.abs(value).max():
+                    break
+            bounds.append(value + sign * change * discount / (1 - discount))
         return bounds[0], bounds[1]
+
+    def _following(self, extreme: np.ndarray, pays: np.ndarray, discount: float) -> np.ndarray:
+        """The discounted sum of what is paid if in every state the first extreme outcome happens, for ever."""
+        o, candidates = self.outcomes, np.flatnonzero(extreme)
+        first = candidates[np.searchsorted(o.state[candidates], np.arange(self.num_states))]
+        go = ~o.terminal[first]
+        entries = (np.full(int(go.sum()), discount), (np.flatnonzero(go), o.successor[first[go]]))
+        system = sp.eye_array(self.num_states) - sp.csr_array(entries, shape=(self.num_states, self.num_states))
+        return np.atleast_1d(spsolve(system.tocsc(), pays[o.reward[first]]))
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:

@@ -21,7 +21,7 @@ from bellsketch.core.imputation import Decoder, anchor_decoder, fine_decoder
 from bellsketch.core.memory import available_bytes, check_fits
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import Readout, fit_readout
-from bellsketch.tabular.certificate import Certificate, certify
+from bellsketch.tabular.certificate import Certificate, CertifiedExpectation, certify, certify_readout
 from bellsketch.tabular.fixed_point import (
     DENSE_UNKNOWNS,
     ITERATION_COPIES,
@@ -31,6 +31,7 @@ from bellsketch.tabular.fixed_point import (
     fixed_point,
 )
 from bellsketch.tabular.mrp import MRP
+from bellsketch.tabular.one_step import whereabouts, without_cancelling
 from bellsketch.tabular.operator import AffineOperator
 from bellsketch.tabular.sampling import estimate_return_range
 from bellsketch.tabular.sketch import sketch_operator
@@ -107,8 +108,25 @@ class Solution:
 
     @functools.cached_property
     def certificate(self) -> Certificate:
-        """A bound on sup_x ‖U(x) − U^π(x)‖, or infinity and why."""
+        """A bound on sup_x ‖U(x) − U^π(x)‖₂, or infinity and why."""
         return certify(self.mrp, self.coefficients, self.operator, self.sketch)
+
+    def certified_expectation(
+        self, f: Callable[[np.ndarray], Any], lipschitz: float | None = None
+    ) -> CertifiedExpectation:
+        """E[f(G)] of each state by the readout, with a bound on its error.
+
+        The bound is proven if ``lipschitz``, a Lipschitz constant of f over the possible returns, is given (and the
+        certificate is). Otherwise how well f is fitted is the largest of many values, between which f may do anything.
+        """
+        returns = without_cancelling(whereabouts(self.mrp, self.features))
+        return certify_readout(self.certificate, self.sketch, self.features, self.readout(f), returns, f, lipschitz)
+
+    @functools.cached_property
+    def certified_mean(self) -> CertifiedExpectation:
+        """E[G] of each state by the value readout, with a bound on its error."""
+        returns = without_cancelling(whereabouts(self.mrp, self.features))
+        return certify_readout(self.certificate, self.sketch, self.features, self.readout(lambda g: g), returns)
 
     def plot(self, truth: "GroundTruth | None" = None, states: "list[int] | None" = None) -> "Figure":
         """The cumulative distribution of each state's return, next to the truth if it is given."""
