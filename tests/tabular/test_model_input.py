@@ -51,7 +51,6 @@ def test_what_is_no_reward_is_refused(bad):
         _numbered([1.0, bad])
 
 
-@pytest.mark.xfail(reason="the fast way drops imaginary parts", strict=True)
 @pytest.mark.filterwarnings("ignore:Casting complex values")
 def test_complex_numbers_are_refused():
     with pytest.raises(bs.InputError):

@@ -255,9 +255,7 @@ class TestOnTheDevice:
             np.testing.assert_allclose(found, expected, atol=1e-12 if precision == "float64" else 1e-4)
 
     @pytest.mark.parametrize("make", [lambda: large_model("grid", 9, 0.9, 0), uneven])
-    def test_algorithms_are_in_double_precision_whatever_the_mixing(self, make, monkeypatch, request):
-        if make is uneven:
-            request.applymarker(pytest.mark.xfail(reason="BCOO made outside enable_x64 is float32", strict=True))
+    def test_algorithms_are_in_double_precision_whatever_the_mixing(self, make, monkeypatch):
         mrp = make()
         coefficients = fitted(mrp, 12)
         monkeypatch.setattr(f"{MODULE}.DENSE_MIXING", 1)

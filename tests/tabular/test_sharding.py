@@ -126,7 +126,6 @@ def test_one_device_will_do():
     np.testing.assert_array_equal(iterate_on_devices(affine_operator(mrp, *parts), start, 0), start)
 
 
-@pytest.mark.xfail(raises=ValueError, reason="padded_rows: the maximum of no rows", strict=True)
 def test_a_model_that_ends_at_once():
     mrp = bs.MRP(np.zeros((2, 2)), [1.0, 2.0], 0.9, np.ones(2))
     endings = np.array([[1.0, 2.0], [3.0, 4.0]])

@@ -174,7 +174,6 @@ class TestMethods:
         with pytest.raises(bs.InputError, match=message):
             bs.solve(model("tree"), return_range=return_range("tree"), **arguments)
 
-    @pytest.mark.xfail(reason="_enough_iterations takes its logarithm first", strict=True)
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")
     @pytest.mark.parametrize("residual", [0.0, -1.0, np.nan])
     def test_bad_residuals_where_iterating(self, residual):

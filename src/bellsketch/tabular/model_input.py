@@ -65,8 +65,10 @@ def rewards_of_outcomes(
 def _numbered(values: Any) -> tuple[list[Reward], np.ndarray]:
     """The distinct rewards in order of appearance, and the number of each value; fast for plain numbers."""
     try:
-        numbers = np.asarray(values, dtype=np.float64) + 0.0  # −0 is 0
+        numbers = np.asarray(values, dtype=np.float64) + 0.0 if not np.iscomplexobj(values) else None  # −0 is 0
     except (TypeError, ValueError):
+        numbers = None
+    if numbers is None or not np.all(np.isfinite(numbers)):  # distributions, or something to complain about
         return number_rewards([as_reward(v) for v in values])
     distinct, first, index = np.unique(numbers.ravel(), return_index=True, return_inverse=True)
     order = np.argsort(first)

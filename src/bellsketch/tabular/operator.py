@@ -182,14 +182,17 @@ def _device_mixing(mixing: sp.csr_array) -> Any:
     if _is_small(mixing):
         return mixing.toarray()
     counts = np.diff(mixing.indptr)
-    return jsp.BCOO.from_scipy_sparse(mixing) if counts.max() > 2 * counts.mean() else padded_rows(mixing)
+    if counts.max() <= 2 * counts.mean():
+        return padded_rows(mixing)
+    with jax.enable_x64(True):
+        return jsp.BCOO.from_scipy_sparse(mixing)
 
 
 def padded_rows(mixing: sp.csr_array) -> PaddedRows:
     """A SciPy matrix in arrays that can enter jit."""
     counts = np.diff(mixing.indptr)
     place = np.repeat(np.arange(counts.size), counts), np.arange(mixing.nnz) - np.repeat(mixing.indptr[:-1], counts)
-    columns = np.zeros((counts.size, counts.max()), dtype=np.int32)
+    columns = np.zeros((counts.size, counts.max(initial=1)), dtype=np.int32)
     weights = np.zeros(columns.shape, dtype=mixing.dtype)
     columns[place], weights[place] = mixing.indices, mixing.data
     return PaddedRows(columns, weights)

@@ -11,6 +11,7 @@ same slow directions and can be inverted:
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -68,8 +69,7 @@ class Kronecker:
         self._transitions = transitions.astype(np.complex64)
         identity, sparse = sp.eye_array(transitions.shape[0], format="csc"), transitions.tocsc()
         self._factors = [
-            splu((identity - t * sparse).astype(np.complex64).tocsc()) if abs(t) > NEGLIGIBLE else None
-            for t in np.diag(triangle)
+            _factors((identity - t * sparse).tocsc()) if abs(t) > NEGLIGIBLE else None for t in np.diag(triangle)
         ]
 
     def __call__(self, residual: np.ndarray) -> np.ndarray:
@@ -91,9 +91,16 @@ class Kronecker:
         return (self._transitions @ (self._triangle[of, start:stop] @ rows[start:]).T).T
 
     def _solve(self, k: int, right: np.ndarray) -> np.ndarray:
-        """(I − t_k P)⁻¹; where t_k is small, the first two terms of its series."""
+        """(I − t_k P)⁻¹; where there are no factors, the first two terms of its series."""
         factors = self._factors[k]
         return right + self._triangle[k, k] * (self._transitions @ right) if factors is None else factors.solve(right)
+
+
+def _factors(system: sp.csc_array) -> Any:
+    try:
+        return splu(system.astype(np.complex64))
+    except RuntimeError:  # singular: the average of all rewards may well be where the model itself is not
+        return None
 
 
 class Aggregation:

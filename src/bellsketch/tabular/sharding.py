@@ -50,11 +50,12 @@ def shard_states(
         missing = -len(values) % mesh.size
         return jax.device_put(np.pad(values, ((0, missing), (0, 0)), constant_values=fill), shares)
 
-    mixing = PaddedRows(spread(rows.columns), spread(rows.weights))
-    # An added state has no pair but the one that stands for none.
-    pairs = spread(operator.pairs.astype(np.int32), operator.mixing.shape[0])
-    matrices = jax.device_put(operator.matrices.astype(operator.offset.dtype), everywhere)
-    return AffineOperator(mixing, pairs, matrices, spread(operator.offset), operator.groups), shares
+    with jax.enable_x64(operator.offset.dtype == np.float64):
+        mixing = PaddedRows(spread(rows.columns), spread(rows.weights))
+        # An added state has no pair but the one that stands for none.
+        pairs = spread(operator.pairs.astype(np.int32), operator.mixing.shape[0])
+        matrices = jax.device_put(operator.matrices.astype(operator.offset.dtype), everywhere)
+        return AffineOperator(mixing, pairs, matrices, spread(operator.offset), operator.groups), shares
 
 
 @jax.jit

@@ -179,6 +179,8 @@ def solve(
         raise InputError(f"precision={precision!r}: choose one of {', '.join(get_args(Precision))}")
     if iterations is not None and iterations < 0:
         raise InputError(f"iterations={iterations}: must not be negative")
+    if not residual > 0:
+        raise InputError(f"residual={residual}: must be positive; 1e-12 is about what float64 can reach")
     if decode not in get_args(Decoding):
         raise InputError(f"decode={decode!r}: choose one of {', '.join(get_args(Decoding))}")
     key_range, key_jitter, _ = jax.random.split(jax.random.key(seed), 3)
