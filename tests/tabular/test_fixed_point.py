@@ -92,7 +92,7 @@ def test_where_iterating_runs_away_there_is_still_a_fixed_point():
     """Ten features are too few for the cycle."""
     operator, matrix, constant = problem("cycle", 10)
     assert np.abs(np.linalg.eigvals(matrix.toarray())).max() > 1.2
-    with pytest.raises(bs.DivergenceError, match=r"iterating diverges.*solver='krylov'"):
+    with pytest.raises(bs.DivergenceError, match=r"iterating diverges.*solve for the fixed point"):
         fixed_point(operator, solver="iterate")
     for solver in ("dense", "krylov"):
         found = fixed_point(operator, solver=solver)
@@ -131,7 +131,7 @@ def test_plain_iteration_stops_where_it_is_told(num):
 @pytest.mark.parametrize("most", [0, 1, 5])
 def test_krylov_says_how_far_it_came(most, monkeypatch):
     monkeypatch.setattr(f"{MODULE}.KRYLOV_ROUND", 2)
-    with pytest.raises(bs.DivergenceError, match=rf"residual of .* in {most} iterations, not 1e-10: .*max_iterations"):
+    with pytest.raises(bs.DivergenceError, match=rf"residual of .* in {most} iterations, not 1e-10: allow more"):
         fixed_point(problem("loopy_fork")[0], solver="krylov", max_iterations=most)
 
 
@@ -203,7 +203,7 @@ def test_a_walk_near_discount_one(discount):
 def test_progress_is_shown_only_if_asked_for(monkeypatch):
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=200)
-    monkeypatch.setattr(f"{MODULE}.Progress", lambda *a, **k: Progress(*a, **k, console=console))
+    monkeypatch.setattr(f"{MODULE}.Progress", lambda *a, **k: Progress(*a, **{**k, "console": console}))
     operator = problem("loopy_fork")[0]
     for solver in SOLVERS:
         fixed_point(operator, solver=solver)

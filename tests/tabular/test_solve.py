@@ -166,8 +166,8 @@ class TestMethods:
         ("arguments", "message"),
         [
             ({"precision": "float16"}, "precision='float16': choose one of float64, float32"),
-            ({"residual": 0.0}, "tolerance=0.0"),
-            ({"residual": -1.0}, "tolerance=-1.0"),
+            ({"residual": 0.0}, "residual=0.0"),
+            ({"residual": -1.0}, "residual=-1.0"),
         ],
     )
     def test_bad_arguments(self, arguments, message):

@@ -106,7 +106,7 @@ def as_reward(value: Any) -> Reward:
             raise InputError(f"reward {value.dist.name}(…): its median is {middle}, check the parameters")
         return _discrete(value) if hasattr(value, "pmf") else _continuous(value)
     try:
-        number = float(value)
+        number = float(value if not np.iscomplexobj(value) else "complex")  # float would drop the imaginary part
     except (TypeError, ValueError):
         raise InputError(
             f"reward {value!r}: expected a number, an AtomicDistribution or a frozen scipy.stats distribution"

@@ -178,7 +178,9 @@ def _plot_lines(part: Any, rows: pd.DataFrame, styles: dict[str, dict[str, Any]]
 
 
 def _plot_certificates(axis: Any, rows: pd.DataFrame) -> None:
-    for family, group in rows.groupby("method"):
+    known = rows["value"] > rows["rounding"]
+    axis.loglog(rows["value"][~known], rows["bound"][~known], ".", ms=4, color="0.8", label="truth not known so well")
+    for family, group in rows[known].groupby("method"):
         axis.loglog(group["value"], group["bound"], "o", ms=4, mfc="none", color=COLOURS[family], label=family)
     span = np.array([rows["value"].min() / 3, rows["value"].max() * 3])
     axis.plot(span, span, color="black", lw=1, label="bound = error")
