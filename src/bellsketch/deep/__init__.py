@@ -1,0 +1,1 @@
+"""Agents that learn from transitions with neural networks. Needs ``pip install bellsketch[deep]``."""

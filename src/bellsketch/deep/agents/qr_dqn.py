@@ -1,0 +1,51 @@
+"""QR-DQN (Dabney et al., 2018): equally spaced quantiles, with the quantile Huber loss."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from bellsketch.core.projections import midpoint_levels
+from bellsketch.core.risk import Criterion, Mean
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.transition import Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class QRDQN(Agent):
+    """Quantiles at the midpoints (2i − 1)/2N."""
+
+    num_quantiles: int = 201
+    criterion: Criterion = Mean()
+
+    def num_outputs(self) -> int:
+        return self.num_quantiles
+
+    def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
+        return mean_criterion(self.criterion, network(observation))
+
+    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+        next_action = self.next_action(key, network, target, transition)
+        goals = transition.reward + transition.discount * target(transition.next_observation)[next_action]
+        quantiles = network(transition.observation)[transition.action]
+        return quantile_huber(quantiles, midpoint_levels(self.num_quantiles), goals)
+
+
+def quantile_huber(
+    quantiles: Float[Array, " n"], levels: Float[Array | np.ndarray, " n"], goals: Float[Array, " k"]
+) -> Float[Array, ""]:
+    """Σ_i mean_j |τ_i − 1{goal_j < θ_i}| huber(goal_j − θ_i), with the threshold 1 of the authors."""
+    goals = jax.lax.stop_gradient(goals)
+    error = goals[None, :] - quantiles[:, None]
+    weight = jnp.abs(jnp.asarray(levels)[:, None] - (jax.lax.stop_gradient(error) < 0))
+    return jnp.sum(jnp.mean(weight * optax.losses.huber_loss(error), axis=1))
+
+
+def mean_criterion(criterion: Criterion, samples: Float[Array, "a n"]) -> Float[Array, " a"]:
+    """A criterion of equally likely returns, for each action."""
+    values = jax.vmap(criterion)(samples) if not isinstance(criterion, Mean) else samples[..., None]
+    return jnp.max(jnp.mean(values, axis=1), axis=-1)

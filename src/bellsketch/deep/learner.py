@@ -1,0 +1,85 @@
+"""The learner: online and target network, an optimiser, and one update."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.transition import Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerConfig:
+    """How to learn; the defaults are the paper's (App. "Deep reinforcement learning implementation details")."""
+
+    learning_rate: float = 5e-5
+    """Of Adam."""
+    adam_epsilon: float = 0.01 / 32
+    """Of Adam."""
+    max_gradient_norm: float = 10.0
+    """Gradients are clipped to this global norm."""
+    target_period: int = 2_500
+    """Updates between copies to the target network: 40,000 frames, one update every 16."""
+
+
+class LearnerState(eqx.Module):
+    """What the next update needs."""
+
+    network: Any
+    target: Any
+    optimiser: Any
+    updates: Int[Array, ""]
+
+
+class LearnerInfo(eqx.Module):
+    """What a person wants to see of an update."""
+
+    loss: Float[Array, ""]
+    finite: Bool[Array, ""]
+    """False: the loss or a gradient was not finite, and nothing was changed."""
+
+
+class Learner:
+    """Updates the network of an agent."""
+
+    def __init__(self, agent: Agent, config: LearnerConfig):
+        self.agent, self.config = agent, config
+        self._optimiser = optax.chain(
+            optax.clip_by_global_norm(config.max_gradient_norm),
+            optax.adam(config.learning_rate, eps=config.adam_epsilon),
+        )
+
+    def init(self, network: Any) -> LearnerState:
+        """Before the first update."""
+        optimiser = self._optimiser.init(eqx.filter(network, eqx.is_inexact_array))
+        return LearnerState(network, network, optimiser, jnp.zeros((), jnp.int32))
+
+    def update(
+        self, key: jax.Array, state: LearnerState, batch: Transition, weights: Float[Array, " b"]
+    ) -> tuple[LearnerState, LearnerInfo]:
+        """One step of the optimiser on the mean loss of a batch."""
+
+        def mean_loss(network: Any) -> jax.Array:
+            keys = jax.random.split(key, weights.shape[0])
+            losses = jax.vmap(lambda k, t: self.agent.loss(k, network, state.target, t))(keys, batch)
+            # Where a weight is zero the transition was not usable, and its loss may be anything.
+            return jnp.sum(jnp.where(weights > 0, losses, 0.0) * weights) / jnp.maximum(weights.sum(), 1.0)
+
+        loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.network)
+        finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+        parameters, rest = eqx.partition(state.network, eqx.is_inexact_array)
+        changes, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
+        network = eqx.combine(optax.apply_updates(parameters, changes), rest)
+        updates = state.updates + 1
+        target = _choose(updates % self.config.target_period == 0, network, state.target)
+        updated = LearnerState(network, target, optimiser, updates)
+        return _choose(finite, updated, state), LearnerInfo(loss, finite)
+
+
+def _choose(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b) if eqx.is_array(a) else a, if_true, if_false)

@@ -1,0 +1,60 @@
+"""Networks: a torso that suits the observation, and linear heads on top."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+HIDDEN = 128
+"""Units of the last layer before the head: that of MinAtar's published DQN."""
+CHANNELS = 16
+
+
+class Torso(eqx.Module):
+    """From an observation to features: two dense layers for vectors, a convolution and a dense layer for images.
+
+    Images are [height, width, channels], as environments give them; the convolution is that of MinAtar's DQN.
+    """
+
+    convolution: eqx.nn.Conv2d | None
+    layers: tuple[eqx.nn.Linear, ...]
+
+    def __init__(self, key: jax.Array, observation_shape: Sequence[int], width: int = HIDDEN):
+        keys = jax.random.split(key, 3)
+        self.convolution, size = None, math.prod(observation_shape)
+        if len(observation_shape) == 3:
+            height, length, channels = observation_shape
+            self.convolution = eqx.nn.Conv2d(channels, CHANNELS, kernel_size=3, key=keys[0])
+            size = CHANNELS * (height - 2) * (length - 2)
+        sizes = [size, width] if self.convolution is not None else [size, width, width]
+        self.layers = tuple(
+            eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys[1:], strict=False)
+        )
+
+    def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " h"]:
+        x = observation.astype(jnp.float32)
+        if self.convolution is not None:
+            x = jax.nn.relu(self.convolution(jnp.moveaxis(x, -1, 0)))
+        x = x.ravel()
+        for layer in self.layers:
+            x = jax.nn.relu(layer(x))
+        return x
+
+
+class HeadedTorso(eqx.Module):
+    """``num_outputs`` numbers for each action."""
+
+    torso: eqx.Module
+    head: eqx.nn.Linear
+    shape: tuple[int, int] = eqx.field(static=True)
+
+    def __init__(self, key: jax.Array, torso: eqx.Module, width: int, num_actions: int, num_outputs: int):
+        self.torso = torso
+        self.shape = (num_actions, num_outputs)
+        self.head = eqx.nn.Linear(width, num_actions * num_outputs, key=key)
+
+    def __call__(self, observation: Float[Array, "..."]) -> Float[Array, "a k"]:
+        return self.head(self.torso(observation)).reshape(self.shape)
