@@ -208,7 +208,7 @@ def test_proposition_4():
     features = bs.Indicator(np.linspace(-10.0, 10.0, 41))
     assert bs.indicator_bound(mrp, features) == pytest.approx(20 * 4.8 / (0.1 * 40))
     fit = bs.fit_coefficients(features, bs.measures.Uniform(-10.0, 10.0), mrp.rewards, (0.9, 0.0), ridge=1e-12)
-    sketch = bs.sketch_operator(mrp, fit).fixed_point()
+    sketch = bs.fixed_point(bs.sketch_operator(mrp, fit)).sketch
     error = np.abs(sketch - truth("loopy_fork").embedding(features)).sum(axis=1).max() * 20 / 40
     assert error <= bs.indicator_bound(mrp, features)
 
