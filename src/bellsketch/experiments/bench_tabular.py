@@ -254,8 +254,8 @@ def claims(records: pd.DataFrame) -> list[Claim]:
             ratios.max(),
             "≤",
             SWEEP_LIMIT,
-            f"{size}, rewards by {'step' if largest['part'] == 'joint' else 'state'}: {largest['seconds']:.3g} s against"
-            f" {largest['bare_seconds']:.3g} s; the other {ratios.min():.2g}",
+            f"{size}, rewards by {'step' if largest['part'] == 'joint' else 'state'}: {largest['seconds']:.3g} s"
+            f" against {largest['bare_seconds']:.3g} s; the other {ratios.min():.2g}",
         ),
         claim(
             "memory",
