@@ -219,7 +219,7 @@ def solve(
         max_iterations=_enough_iterations(mrp, residual) if iterations is None and method == "iterate" else iterations,
         progress=progress,
     )
-    if iterations is None and not found.residual <= 10 * residual and precision == "float64":
+    if method == "iterate" and iterations is None and not found.residual <= residual and precision == "float64":
         warnings.warn(
             f"iterating left a residual of {found.residual:.2g}, not {residual:.2g}, after {found.iterations} backups:"
             " pass more iterations, or solve for the fixed point",
