@@ -30,6 +30,7 @@ figures: $(VENV)/installed
 	$(BIN)/python -m bellsketch.experiments.claims_page docs/figures
 
 bench: $(VENV)/installed-dev
+	$(BIN)/bellsketch bench tabular
 	$(BIN)/python benchmarks/core.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/structure.py
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coefficients.py

@@ -40,6 +40,7 @@ from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import Readout, fit_readout
 from bellsketch.core.regression import FitReport, LinearFit, Regression
 from bellsketch.core.rewards import Reward, as_reward
+from bellsketch.core.structure import choose_form
 from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
@@ -55,6 +56,7 @@ from bellsketch.tabular.operator import AffineOperator
 from bellsketch.tabular.particles import GaussianMixture, Unrectified, particle_dp, particle_td
 from bellsketch.tabular.quantile import quantile_dp, quantile_td
 from bellsketch.tabular.sampling import estimate_return_range, sample_returns
+from bellsketch.tabular.sharding import iterate_on_devices
 from bellsketch.tabular.sketch import SketchDP, SketchTD, sketch_dp, sketch_operator, sketch_td
 from bellsketch.tabular.solve import Solution, solve
 
@@ -118,6 +120,7 @@ __all__ = [
     "categorical_projection",
     "categorical_td",
     "central_moments",
+    "choose_form",
     "cramer",
     "dirac",
     "dirac_dp",
@@ -135,6 +138,7 @@ __all__ = [
     "ground_truth",
     "indicator_bound",
     "interpolate_coefficients",
+    "iterate_on_devices",
     "kolmogorov",
     "kurtosis",
     "make_features",

@@ -127,3 +127,18 @@ class TestQuadrature:
     def test_bad_input(self, make, message):
         with pytest.raises(bs.InputError, match=message):
             make()
+
+
+def test_far_from_zero_nothing_is_lost():
+    """Moving anchors, returns and rewards along changes no moment: r + γ(g + d) = (r − (1 − γ)d + γg) + d."""
+    anchors, distance = np.linspace(-2.0, 2.0, 7), 1e6
+    here = moments(bs.Gaussian(anchors, 2.0), Normal(0.3, 1.1), 0.5, 0.9)
+    there = moments(bs.Gaussian(anchors + distance, 2.0), Normal(0.3 + distance, 1.1), 0.5 + 0.1 * distance, 0.9)
+    np.testing.assert_allclose(there.cross, here.cross, atol=1e-8)
+    np.testing.assert_allclose(there.target, here.target, atol=1e-8)
+
+
+@pytest.mark.parametrize("mu", [Normal(0.0, 1.0), Lebesgue()])
+def test_without_ridge_a_singular_covariance_is_an_error(mu):
+    with pytest.raises(bs.InputError, match=r"rank \d+ but 60 features.*ridge=1e-9"):
+        bs.fit_coefficients(bs.Gaussian(np.linspace(-3, 3, 60), 1.0), mu, [1.0], [0.9], ridge=0.0, intercept="none")

@@ -57,3 +57,23 @@ def test_bad_input():
         cache().at(0.0, 1.5)
     with pytest.raises(bs.ToleranceError, match="tolerance=1e-15"):
         cache(tolerance=1e-15).at(0.0, 0.9)
+
+
+def test_what_is_shared_cannot_be_changed():
+    found = cache()
+    matrix, offset = found.at(1.0, 0.9)
+    for array in (matrix, offset):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+
+
+def test_dynamic_programming_takes_them():
+    mrp = bs.environments.make("tree")
+    span = bs.ReturnRange(-10.0, 10.0)
+    features = bs.Sigmoid.from_range(span, 20)
+    fitted = bs.fit_coefficients(features, span.grid(1_000), mrp.rewards, (mrp.discount, 0.0))
+    lazily = bs.JustInTimeCoefficients(features, span.grid(1_000))
+    sketch = np.random.default_rng(0).random((mrp.num_states, 20))
+    np.testing.assert_allclose(
+        bs.sketch_operator(mrp, lazily)(sketch), bs.sketch_operator(mrp, fitted)(sketch), atol=1e-10
+    )

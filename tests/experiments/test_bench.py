@@ -55,7 +55,7 @@ def test_the_table_has_ratios(records):
     table = EXPERIMENT.table(records)
     np.testing.assert_allclose(table["ratio"], table["seconds"] / table["bare_seconds"])
     assert len(table) == len(records) - (records["precision"] == "float32").sum()
-    assert set(table["part"]) == {"host", "device", "solve"}
+    assert set(table["part"]) == {"host", "device", "joint", "solve"}
 
 
 def test_solvers_agree_wherever_they_are_timed(records):

@@ -9,12 +9,12 @@ from bellsketch.tabular.fixed_point import fixed_point
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_rows_sum_to_one_and_states_pay_one_reward(graph):
+def test_rows_sum_to_one_and_rewards_come_with_states_or_with_steps(graph):
     mrp = large_model(graph, 400, 0.9, 0)
     assert (mrp.num_states, mrp.discount) == (400, 0.9)
     np.testing.assert_allclose(mrp.transitions.sum(axis=1), 1.0, rtol=1e-12)
     assert {r.mean for r in mrp.rewards} == set(REWARDS)
-    assert mrp.rewards_by_state is not None
+    assert (mrp.rewards_by_state is None) == (graph == "joint")
     assert not mrp.terminates
 
 

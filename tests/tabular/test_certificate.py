@@ -208,7 +208,7 @@ def test_proposition_4():
     features = bs.Indicator(np.linspace(-10.0, 10.0, 41))
     assert bs.indicator_bound(mrp, features) == pytest.approx(20 * 4.8 / (0.1 * 40))
     fit = bs.fit_coefficients(features, bs.measures.Uniform(-10.0, 10.0), mrp.rewards, (0.9, 0.0), ridge=1e-12)
-    sketch = bs.sketch_operator(mrp, fit).fixed_point()
+    sketch = bs.fixed_point(bs.sketch_operator(mrp, fit)).sketch
     error = np.abs(sketch - truth("loopy_fork").embedding(features)).sum(axis=1).max() * 20 / 40
     assert error <= bs.indicator_bound(mrp, features)
 
@@ -236,3 +236,51 @@ def test_a_reward_of_any_distribution():
     assert np.isfinite(certificate.bound)
     assert not certificate.proven
     assert len(list(candidates([np.eye(3)]))) == 2
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        bs.Indicator(np.linspace(0.0, 1.0, 6)),
+        bs.Bins(np.linspace(0.0, 1.0, 6)),
+        bs.Polynomial(1),
+        bs.Parabolic.from_range(bs.ReturnRange(0.0, 1.0), 5),
+        bs.Quartic.from_range(bs.ReturnRange(0.0, 1.0), 5),
+    ],
+    ids=lambda features: type(features).__name__,
+)
+def test_means_are_certified_where_nothing_but_the_readout_errs(features):
+    """Every state ends at once, so that sketches are exact and the means are the rewards."""
+    rewards = np.array([0.01, 0.1, 0.37, 0.5, 0.99, 1.0])
+    mrp = bs.MRP(np.zeros((6, 6)), rewards, 0.9, np.ones(6))
+    found = bs.solve(mrp, features=features, return_range=(0.0, 1.0))
+    certified = found.certified_mean
+    assert certified.proven
+    assert np.all(np.abs(certified.value - rewards) <= certified.bound + 1e-12)
+
+
+@pytest.mark.parametrize("lipschitz", [-50.0, np.nan, np.inf])
+def test_a_lipschitz_constant_is_a_number_from_zero(lipschitz):
+    with pytest.raises(bs.InputError, match=r"lipschitz=.*leave it out"):
+        solution("tree", num_features=20).certified_expectation(np.sin, lipschitz=lipschitz)
+
+
+def test_proposition_4_counts_the_zeros_after_the_end():
+    mrp = bs.MRP([[0.5, 0.0], [0.5, 0.0]], [1.0, 2.0], 0.9, [0.5, 0.5])
+    assert bs.indicator_bound(mrp, bs.Indicator(np.linspace(0.0, 20.0, 101))) == pytest.approx(20 * 4.8 / (0.1 * 100))
+    with pytest.raises(bs.InputError, match="= 0"):
+        bs.indicator_bound(mrp, bs.Indicator(np.linspace(10.0, 20.0, 101)))
+
+
+def test_a_certain_return_needs_no_excuse():
+    found = bs.solve(bs.MRP([[1.0]], [1.0], 0.9), num_features=20, return_range=(8.0, 12.0)).certificate
+    assert np.isfinite(found.bound)
+    assert found.reason == ""
+
+
+def test_a_sketch_that_is_not_finite_has_no_certificate():
+    found = solution("tree", num_features=20)
+    broken = np.full_like(found.sketch, np.nan)
+    certificate = certify(found.mrp, found.coefficients, found.operator, broken)
+    assert certificate.bound == np.inf
+    assert "not finite" in certificate.reason

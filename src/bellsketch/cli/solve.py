@@ -169,7 +169,8 @@ class Solve:
             f" {solution.coefficients.operator_norm:.3f}, spectral radius {solution.operator.spectral_radius():.3f}"
         )
         if certificate.reason:
-            console.print(f"no certificate: {certificate.reason}")
+            verdict = "a certificate that says nothing" if math.isfinite(certificate.bound) else "no certificate"
+            console.print(f"{verdict}: {certificate.reason}")
         else:
             console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
         if self.plot is not None:

@@ -65,16 +65,18 @@ def _gaussian_lebesgue(features: Gaussian, reward: float, discount: float) -> Mo
 
 
 def _gaussian_normal(features: Gaussian, measure: Normal, reward: float, discount: float) -> Moments:
-    """The product of both features and the density is the exponential of a quadratic, −½(a g² − 2 b g + c)."""
-    z, s2, v = np.asarray(features.anchors), features.slope**2, measure.std**2
-    shifted = z[:, None] - reward
+    """The product of both features and the density is the exponential of a quadratic, −½(a g² − 2 b g + c).
+
+    Returns, anchors and the reward are counted from the mean, so that nothing large cancels.
+    """
+    z, s2, v = np.asarray(features.anchors) - measure.mean, features.slope**2, measure.std**2
+    shifted = z - (reward + (discount - 1) * measure.mean)
     a = s2 * (1 + discount**2) + 1 / v
-    b = s2 * (discount * shifted + z[None, :]) + measure.mean / v
-    c = s2 * (shifted**2 + z[None, :] ** 2) + measure.mean**2 / v
+    b = s2 * (discount * shifted[:, None] + z[None, :])
+    c = s2 * (shifted[:, None] ** 2 + z[None, :] ** 2)
     cross = np.exp(-(c - b**2 / a) / 2) / np.sqrt(v * a)
     widened = 1 + s2 * discount**2 * v
-    offset = reward + discount * measure.mean - z
-    return Moments(cross, np.exp(-s2 * offset**2 / (2 * widened)) / np.sqrt(widened))
+    return Moments(cross, np.exp(-s2 * shifted**2 / (2 * widened)) / np.sqrt(widened))
 
 
 def _intervals_uniform(features: Indicator | Bins, measure: Uniform, reward: float, discount: float) -> Moments:

@@ -14,6 +14,7 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, MissingRewardError
 from bellsketch.core.features import FeatureMap, Polynomial
 from bellsketch.core.measures import Lebesgue, Measure, quadrature_rule
+from bellsketch.core.memory import check_fits
 from bellsketch.core.pytree import pytree, static
 from bellsketch.core.regression import FitReport, Function, Regression, check_tolerance
 from bellsketch.core.rewards import Reward, as_reward
@@ -117,6 +118,11 @@ def fit_coefficients(
     discounts = tuple(dict.fromkeys(check_discount(d) for d in discounts))
     if not rewards or not discounts:
         raise InputError(f"need at least one reward and one discount, got {len(rewards)} and {len(discounts)}")
+    check_fits(
+        f"coefficients of {len(rewards):,} rewards × {len(discounts)} discounts × {features.num_features}² features",
+        2.0 * 8 * len(rewards) * len(discounts) * features.num_features**2,
+        "use fewer features, or JustInTimeCoefficients",
+    )
     pairs = [(reward, discount) for reward in rewards for discount in discounts]
     if any(discount > 0 for discount in discounts):
         fitted = CoefficientFitter(features, mu, ridge=ridge, intercept=intercept).fit(*pairs, tolerance=tolerance)

@@ -18,6 +18,7 @@ from bellsketch.core.arrays import Array
 from bellsketch.core.coefficients import CoefficientFitter, RegressionMeasure, check_discount
 from bellsketch.core.errors import InputError, ToleranceError
 from bellsketch.core.features import FeatureMap
+from bellsketch.core.memory import check_fits
 from bellsketch.core.pytree import pytree, static
 from bellsketch.core.rewards import as_reward
 
@@ -51,8 +52,7 @@ class InterpolatedCoefficients:
         degree = np.arange(k)
         # Chebyshev polynomials at the nodes and at x: their sum is 1 at the node and 0 at all others.
         at_nodes = np.cos(np.outer(np.pi * (degree + 0.5) / k, degree)) * np.where(degree == 0, 1, 2) / k
-        tolerance = 1e-5  # of rounding in float32
-        inside = jnp.abs(x) <= 1 + tolerance
+        inside = jnp.abs(x) <= 1 + 8 * panels * jnp.finfo(position.dtype).eps  # the ends may be off by rounding
         weights = jnp.cos(degree * jnp.arccos(jnp.clip(x, -1, 1))[..., None]) @ at_nodes.T
         of_panel = (jnp.arange(panels) == panel[..., None])[..., None]
         everywhere = jnp.where(inside[..., None], weights, jnp.nan)[..., None, :] * of_panel
@@ -60,21 +60,27 @@ class InterpolatedCoefficients:
 
     def at(self, reward: Float[Array, ""] | float) -> tuple[Float[jax.Array, "m m"], Float[jax.Array, " m"]]:
         """A and c for one reward. Raises if it is outside the interval (NaN under jit, where nothing can be raised)."""
-        if not isinstance(reward, jax.core.Tracer) and not self.low <= float(reward) <= self.high:
-            raise InputError(
-                f"reward {float(reward):g} lies outside the interval [{self.low:g}, {self.high:g}] of interpolated"
-                " coefficients: interpolate over a wider one, or compute this one with fit_coefficients"
-            )
+        if not isinstance(reward, jax.core.Tracer):
+            self._check(float(reward), float(reward))
         weights, m = self.weights(jnp.asarray(reward)), self.features.num_features
         return (weights @ self.matrices.reshape(-1, m * m)).reshape(m, m), weights @ self.offsets.reshape(-1, m)
 
+    def _check(self, least: float, greatest: float) -> None:
+        if not (self.low <= least and greatest <= self.high):
+            raise InputError(
+                f"reward {least if not self.low <= least else greatest:g} lies outside the interval [{self.low:g},"
+                f" {self.high:g}] of interpolated coefficients: interpolate over a wider one, or compute this one with"
+                " fit_coefficients"
+            )
+
     def back_up(self, reward: Float[Array, " b"], sketch: Float[Array, "b m"]) -> Float[jax.Array, "b m"]:
-        """A_r u + c_r for a batch of rewards and sketches."""
-        # One product with the matrices of all nodes costs less than gathering those of each reward's panel.
+        """A_r u + c_r for a batch of rewards and sketches. Rewards outside: as for :meth:`at`."""
+        if not isinstance(reward, jax.core.Tracer) and np.size(reward):
+            self._check(float(np.min(reward)), float(np.max(reward)))
+        # One product with the coefficients at all nodes costs less than gathering those of each reward's panel.
         weights, m = self.weights(reward), self.features.num_features
-        products = jnp.einsum("bn,bj->bnj", weights, sketch).reshape(-1, weights.shape[-1] * m)
-        rows = jnp.asarray(self.matrices).reshape(-1, m, m).transpose(0, 2, 1).reshape(-1, m)
-        return products @ rows + weights @ self.offsets.reshape(-1, m)
+        matrices = (weights @ self.matrices.reshape(-1, m * m)).reshape(-1, m, m)
+        return jnp.einsum("bij,bj->bi", matrices, sketch) + weights @ self.offsets.reshape(-1, m)
 
 
 def interpolate_coefficients(
@@ -106,6 +112,11 @@ def interpolate_coefficients(
     if not check_discount(discount) > 0:
         raise InputError(f"discount={discount}: at discount 0 the coefficients are φ(r) itself; nothing to interpolate")
     panels, k, error = _choose_nodes(features, high - low, interpolation_tolerance)
+    check_fits(
+        f"coefficients at {panels * k:,} nodes × {features.num_features}² features",
+        2.0 * 8 * panels * k * features.num_features**2,
+        "use a larger interpolation_tolerance, fewer features or a narrower interval",
+    )
     x = np.cos(np.pi * (np.arange(k) + 0.5) / k)
     centres = low + (np.arange(panels) + 0.5) * (high - low) / panels
     nodes = (centres[:, None] + x * (high - low) / (2 * panels)).ravel()
@@ -148,7 +159,7 @@ def _choose_nodes(features: FeatureMap, width: float, tolerance: float) -> tuple
         if panels >= MAX_PANELS:
             raise InputError(
                 f"features: {type(features).__name__} features with this slope cannot be interpolated in the reward to"
-                f" {tolerance:g}; they must be analytic (sigmoid, Gaussian, tanh, erf, Morlet, Fourier). Use"
+                f" {tolerance:g}; they must be smooth and bounded (sigmoid, Gaussian, tanh, erf, Morlet, Fourier). Use"
                 " JustInTimeCoefficients, or a larger interpolation_tolerance"
             )
         panels *= 2

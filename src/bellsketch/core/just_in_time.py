@@ -65,6 +65,8 @@ class JustInTimeCoefficients:
                 self._kept.move_to_end(key)
                 return self._kept[key]
         (fitted,) = self._fitter.fit(key, tolerance=self.tolerance)  # outside the lock: others need not wait
+        for shared in (fitted.matrix, fitted.offset):
+            shared.setflags(write=False)
         with self._lock:
             self._misses += 1
             self._kept[key] = fitted

@@ -69,7 +69,7 @@ def candidates(matrices: Sequence[Float[np.ndarray, "m m"]]) -> Iterator[Norm]:
     radius = max(float(np.abs(np.linalg.eigvals(a)).max()) for a in matrices)
     if radius < 1:
         steps = int(EIGENVALUE_WORK / (m**3 * len(matrices) * len(RATES)))
-        found = (lyapunov(matrices, 1 - share * (1 - radius), max(1, min(steps, 30))) for share in RATES)
+        found = (lyapunov(matrices, 1 - share * (1 - radius), min(steps, 30)) for share in RATES if steps > 0)
         yield from (norm for norm in found if norm is not None)
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from bellsketch.core.errors import InputError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.readout import Readout
 from bellsketch.core.suprema import (
@@ -55,6 +56,8 @@ def readout_error(
     lipschitz: float | None = None,
 ) -> PanelBounds:
     """Of the readout of any function of the return, proven if a Lipschitz constant of it is given."""
+    if lipschitz is not None and not 0 <= lipschitz < np.inf:
+        raise InputError(f"lipschitz={lipschitz}: a Lipschitz constant is a finite number ≥ 0; leave it out if unknown")
     panels = _Panels(features, np.asarray(readout.weights), low, high, derivative=True)
     num = -(-FINE_POINTS // (len(panels.edges) - 1))
     middles = (np.arange(num) + 0.5) / num
@@ -73,8 +76,8 @@ class _Panels:
     def __init__(self, features: FeatureMap, weights: np.ndarray, low: float, high: float, *, derivative: bool):
         total = float(np.abs(weights).sum())
         if features.breaks is not None:
-            self.degree = features.degree
-            self.num = POINTS_PER_DEGREE * features.degree + 1
+            self.degree = max(1, features.degree)  # that of g itself, for the mean
+            self.num = POINTS_PER_DEGREE * self.degree + 1
             self.edges, self.slack = panels_between(np.asarray(features.breaks), low, high), 0.0
         else:
             self.degree, self.num = DEGREE, POINTS

@@ -209,6 +209,13 @@ class _Factors(ABC):
         """Coefficients from the accumulated products of targets and basis."""
 
 
+def _not_unique(found: int, rank: int) -> str:
+    return (
+        f"the design matrix has rank {found} but {rank} features: without ridge the coefficients are not unique. Pass"
+        " ridge=1e-9, use fewer or sharper features, or a grid that covers all of them"
+    )
+
+
 class NormalEquations(_Factors):
     """M = E[t φᵀ] (E[φ φᵀ] + λ)⁻¹: the fastest, and as accurate as the others where ``Regression`` uses it."""
 
@@ -216,6 +223,9 @@ class NormalEquations(_Factors):
 
     def __init__(self, covariance: np.ndarray, ridge: float):
         variances, self._vectors = scipy.linalg.eigh(covariance)
+        cutoff = np.finfo(np.float64).eps * len(covariance) * variances.max(initial=0.0)
+        if ridge == 0 and (found := int(np.sum(variances > cutoff))) < len(covariance):
+            raise InputError(_not_unique(found, len(covariance)))
         self._scales = 1 / (np.maximum(variances, 0) + ridge)
         self._describe(variances, ridge, rounding=float(np.finfo(np.float64).eps * len(covariance)))
 
@@ -237,10 +247,7 @@ class _SingularValues(_Factors):
         keep = s > cutoff * s.max(initial=0.0)
         # A constant column next to a free intercept explains nothing and is left out; any other loss is the user's.
         if ridge == 0 and (found := int(keep.sum())) < rank:
-            raise InputError(
-                f"the design matrix has rank {found} but {rank} features: without ridge the coefficients are not"
-                " unique. Pass ridge=1e-9, use fewer or sharper features, or a grid that covers all of them"
-            )
+            raise InputError(_not_unique(found, rank))
         self._describe(s[keep | (ridge > 0)] ** 2, ridge, rounding=cutoff**2)
         self._scales = np.where(keep, s / np.where(keep, s**2 + ridge, 1.0), 0.0)
 

@@ -47,10 +47,13 @@ class Settings:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """Backups by states and by features, on the host and on JAX's device; fixed points by discount and by graph."""
+    """Backups by states and by features, on the host and on JAX's device, and on the host with a reward for each step
+    rather than each state; fixed points by discount and by graph.
+    """
     sizes = [(s, settings.usual_features) for s in settings.states]
     sizes += [(settings.usual_states, m) for m in settings.num_features if m != settings.usual_features]
     backups = [{"part": part, "states": s, "num_features": m} for part in ("host", "device") for s, m in sizes]
+    backups.append({"part": "joint", "states": max(settings.states), "num_features": settings.usual_features})
     walks = [{"part": "solve", "graph": "line", "discount": discount} for discount in settings.discounts]
     others = [{"part": "solve", "graph": g, "discount": settings.graph_discount} for g in settings.graphs]
     return [*backups, *walks, *others]
@@ -60,8 +63,8 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
     """One cell; each compares things that are timed right after each other."""
     if cell["part"] == "solve":
         return [{**cell, **_solve(settings, cell["graph"], cell["discount"])}]
-    mrp = large_model("random", cell["states"], 0.9, settings.seed)
-    timed = _host_backups if cell["part"] == "host" else _device_backups
+    mrp = large_model("joint" if cell["part"] == "joint" else "random", cell["states"], 0.9, settings.seed)
+    timed = _device_backups if cell["part"] == "device" else _host_backups
     return [{**cell, "discount": 0.9, **record} for record in timed(large_operator(mrp, cell["num_features"]))]
 
 
@@ -174,7 +177,7 @@ def _solve(settings: Settings, graph: str, discount: float) -> Record:
 def plot(records: pd.DataFrame) -> Figure:
     """Time of a backup against states and features, memory against states, time of a solve against 1/(1−γ)."""
     figure, axes = plt.subplots(1, 4, figsize=(17, 4.2), layout="constrained")
-    backups = records[records["part"] != "solve"]
+    backups = records[records["part"].isin(["host", "device"])]
     usual = backups["num_features"].mode().iloc[0]
     many = backups["states"].mode().iloc[0]
     by_states, by_features = backups[backups["num_features"] == usual], backups[backups["states"] == many]
@@ -234,7 +237,10 @@ def claims(records: pd.DataFrame) -> list[Claim]:
     """What we ask of ourselves."""
     claim = Claimant("bench-tabular", OURS)
     host, device, solved = (records[records["part"] == part] for part in ("host", "device", "solve"))
-    largest = host[(host["states"] == host["states"].max()) & (host["precision"] == "float64")].iloc[0]
+    large = records[records["part"].isin(["host", "joint"]) & (records["states"] == host["states"].max())]
+    large = large[large["precision"] == "float64"]
+    ratios = large["seconds"] / large["bare_seconds"]
+    largest = large.loc[ratios.idxmax()]
     size = f"{int(largest['states']):,} states, {int(largest['num_features'])} features"
     moved = device[device["states"] == device["states"].max()]
     over_floor = moved["seconds"] / moved["bare_seconds"]
@@ -245,14 +251,15 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         claim(
             "backup",
             "A backup takes at most 1.5 times as long as the sparse and dense products it must do",
-            largest["seconds"] / largest["bare_seconds"],
+            ratios.max(),
             "≤",
             SWEEP_LIMIT,
-            f"{size}: {largest['seconds']:.3g} s against {largest['bare_seconds']:.3g} s",
+            f"{size}, rewards by {'step' if largest['part'] == 'joint' else 'state'}: {largest['seconds']:.3g} s"
+            f" against {largest['bare_seconds']:.3g} s; the other {ratios.min():.2g}",
         ),
         claim(
             "memory",
-            "Iterating takes no more than three copies of the sketch, and the transitions",
+            "Iterating takes no more than three copies of the sketch, a block for each thread, and the transitions",
             largest["copies"],
             "≤",
             COPIES + 0.1,
@@ -270,7 +277,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
         claim(
             "device",
             "On the device a backup takes at most three times as long as moving its numbers",
-            over_floor.min(),
+            over_floor.max(),
             "≤",
             3.0,
             "; ".join(f"{p}: {r:.2g}" for p, r in zip(moved["precision"], over_floor, strict=True))

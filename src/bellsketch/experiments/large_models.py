@@ -12,18 +12,18 @@ from bellsketch.tabular.operator import AffineOperator
 from bellsketch.tabular.sketch import sketch_operator
 
 REWARDS = (-1.0, 0.0, 1.0)
-GRAPHS = ("random", "line", "grid")
+GRAPHS = ("random", "line", "grid", "joint")
 
 
 def large_model(graph: str, num_states: int, discount: float, seed: int) -> MRP:
     """States that pay −1, 0 or 1, chosen at random, and move to a random one of their neighbours.
 
     On a ``random`` graph each has four neighbours anywhere, on a ``line`` two and on a square ``grid`` four; a step
-    beyond an edge stays where it is.
+    beyond an edge stays where it is. On a ``joint`` graph, random too, each of the four steps pays a reward of its own.
     """
     rng = np.random.default_rng(seed)
     states = np.arange(num_states)
-    if graph == "random":
+    if graph in ("random", "joint"):
         neighbours = rng.integers(0, num_states, (num_states, 4))
     elif graph == "line":
         neighbours = np.clip(states[:, None] + [-1, 1], 0, num_states - 1)
@@ -41,6 +41,10 @@ def large_model(graph: str, num_states: int, discount: float, seed: int) -> MRP:
     probabilities = np.full(neighbours.size, 1 / degree)
     transitions = sp.csr_array((probabilities, neighbours.ravel(), starts), shape=(num_states, num_states))
     transitions.sum_duplicates()
+    if graph == "joint":
+        paid = transitions.copy()
+        paid.data = rng.choice(REWARDS, transitions.nnz)
+        return MRP(transitions, paid, discount)
     return MRP(transitions, rng.choice(REWARDS, num_states), discount)
 
 

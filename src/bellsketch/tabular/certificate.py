@@ -85,7 +85,9 @@ def certify(
         direct, sure = _resolvent(mrp, coefficients, operator, returns, left)
         if direct < bound:
             bound, method, proven, best = direct, "resolvent", sure, least
-    if np.isfinite(bound):
+    if not np.all(np.isfinite(left)):
+        bound, method, reason = np.inf, "none", "the sketch is not finite: iterating has diverged; solve for it instead"
+    elif np.isfinite(bound):
         reason = _why_useless(bound, rates[best], mrp, coefficients)
     else:
         method, best = "none", least
@@ -147,7 +149,7 @@ def _why_useless(bound: float, rate: float, mrp: MRP, coefficients: BellmanCoeff
     low, high = mrp.return_bounds
     values = coefficients.features(np.linspace(low.min(), high.max(), 2_001))
     radius = float(np.linalg.norm(np.ptp(values, axis=0)) / 2)
-    if bound < radius:
+    if bound < radius or radius == 0:
         return ""
     grows = f"1/(1 − ρ) = {1 / (1 - rate):.3g}" if rate < 1 else f"an operator norm of {rate:.3g}"
     return (
@@ -188,7 +190,8 @@ def certify_readout(
     else:
         misfit = readout_error(features, readout, f, low, high, lipschitz)
     fit = expected_bounds(misfit.edges, misfit.bounds[None], returns, states)[0]
-    bound = fit + float(np.linalg.norm(readout.weights)) * certificate.bound
+    size = float(np.linalg.norm(readout.weights))
+    bound = fit + (size * certificate.bound if size > 0 else 0.0)
     return CertifiedExpectation(np.asarray(readout(sketch)), bound, misfit.proven and certificate.proven)
 
 
@@ -196,13 +199,14 @@ def indicator_bound(mrp: MRP, features: FeatureMap) -> float:
     """Prop. 4: (G_max − G_min)(3 + 2γ) / ((1 − γ)m), in the norm (G_max − G_min)/m · Σ_i |u_i|.
 
     It holds in the limit of many backups, for indicator features with equal bins from G_min = min R/(1 − γ) to
-    G_max = max R/(1 − γ), fitted under the uniform distribution on that interval.
+    G_max = max R/(1 − γ), fitted under the uniform distribution on that interval. Where episodes end, 0 counts as a
+    reward: it is what is paid from then on.
     """
     if not isinstance(features, Indicator):
         raise InputError(f"features={type(features).__name__}: Prop. 4 is about Indicator features")
     if not all(reward.is_finite for reward in mrp.rewards):
         raise InputError("mrp: Prop. 4 needs bounded rewards, and some are continuous; use solution.certificate")
-    values = [atom for reward in mrp.rewards for atom in reward.atoms]
+    values = [atom for reward in mrp.rewards for atom in reward.atoms] + [0.0] * mrp.terminates
     low, high = min(values) / (1 - mrp.discount), max(values) / (1 - mrp.discount)
     if low == high:
         raise InputError(

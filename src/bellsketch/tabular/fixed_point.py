@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
 from bellsketch.core.errors import BellsketchWarning, DivergenceError, InputError
+from bellsketch.core.memory import check_fits
 from bellsketch.tabular.operator import AffineOperator, single_threaded_blas
 from bellsketch.tabular.preconditioners import Preconditioner, choose_preconditioner
 
@@ -103,7 +104,11 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _solve_dense(operator: AffineOperator) -> np.ndarray:
-    system = np.eye(operator.num_unknowns) - operator.dense()
+    size = operator.num_unknowns
+    check_fits(f"a dense system of {size:,} unknowns", 2.0 * 8 * size**2, "use a Krylov method, or iterate")
+    system = operator.dense()
+    np.negative(system, out=system)
+    system[np.diag_indices(size)] += 1.0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", scipy.linalg.LinAlgWarning)
         try:

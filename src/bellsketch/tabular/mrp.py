@@ -193,7 +193,10 @@ class MRP:
 
     @functools.cached_property
     def return_bounds(self) -> tuple[Float[np.ndarray, " s"], Float[np.ndarray, " s"]]:
-        """The least and the greatest return that can happen from each state (up to invisible tails of the rewards)."""
+        """The least and the greatest return that can happen from each state (up to invisible tails of the rewards).
+
+        Of large models, bounds on them.
+        """
         supports = np.array([r.support for r in self.rewards])
         return self._least_and_greatest(supports, self.discount)
 

@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from bellsketch.core.arrays import Array
 from bellsketch.core.pytree import pytree, static
-from bellsketch.core.structure import Form, choose_form
+from bellsketch.core.structure import Dense, Form, choose_form
 from bellsketch.tabular.mrp import MRP
 
 DENSE_EIGENVALUES = 1_000
@@ -121,8 +121,12 @@ class AffineOperator:
 
     @functools.cached_property
     def products(self) -> tuple[Form, ...]:
-        """For each group the product with its A, in the form that is the fastest for its structure."""
-        return tuple(choose_form(np.asarray(self.matrices[r])) for r, _, _ in self.groups)
+        """For each group the product with its A, in the form that is the fastest for its structure if rows are many."""
+        m = self.matrices.shape[-1]
+        return tuple(
+            choose_form(matrix) if stop - start >= m else Dense(0.0, matrix)
+            for (r, start, stop), matrix in ((group, np.asarray(self.matrices[group[0]])) for group in self.groups)
+        )
 
     def on_device(self) -> "AffineOperator":
         """The same operator in arrays that can enter jit."""

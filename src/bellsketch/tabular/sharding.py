@@ -8,6 +8,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float
 
+from bellsketch.core.errors import InputError
 from bellsketch.tabular.operator import AffineOperator, PaddedRows, padded_rows
 
 STATES = "states"
@@ -25,8 +26,13 @@ def iterate_on_devices(
     """U ← 𝒯U, ``num_iterations`` times, with the states spread over ``devices`` (default: all there are).
 
     Each device keeps its share of the sketch, of the transitions and of the constant part; what a backup needs of other
-    devices' states is exchanged by XLA. The number of states need not be a multiple of the number of devices.
+    devices' states is exchanged by XLA. The number of states need not be a multiple of the number of devices. In
+    float32 coefficients are rounded too, unlike on the host, and large ones that cancel cost digits.
     """
+    if precision not in ("float64", "float32"):
+        raise InputError(f"precision={precision!r}: choose float64 or float32")
+    if start.shape != operator.offset.shape:
+        raise InputError(f"start has shape {start.shape}, expected (states, features) = {operator.offset.shape}")
     with jax.enable_x64(precision == "float64"):
         spread, shares = shard_states(operator.astype(precision), devices)
         num_states = len(start)

@@ -14,6 +14,7 @@ from bellsketch.core.errors import MissingRewardError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import Decoder
 from bellsketch.core.interpolation import InterpolatedCoefficients
+from bellsketch.core.just_in_time import JustInTimeCoefficients
 from bellsketch.core.pytree import pytree
 from bellsketch.tabular.algorithm import Algorithm, Info
 from bellsketch.tabular.mrp import MRP
@@ -22,8 +23,11 @@ from bellsketch.tabular.sampling import transition_sampler
 from bellsketch.tabular.schedules import as_schedule
 from bellsketch.tabular.temporal_difference import TDState, TemporalDifference, Transition, is_synchronous
 
+Coefficients = BellmanCoefficients | JustInTimeCoefficients
+"""Fitted beforehand for a list of rewards, or for any reward when it is met."""
 
-def sketch_operator(mrp: MRP, coefficients: BellmanCoefficients) -> AffineOperator:
+
+def sketch_operator(mrp: MRP, coefficients: Coefficients) -> AffineOperator:
     """𝒯_φ, the sketch Bellman operator of a model, on the host.
 
     ``coefficients`` must cover the model's rewards at its discount and at 0. For a model whose random rewards are split
@@ -33,15 +37,11 @@ def sketch_operator(mrp: MRP, coefficients: BellmanCoefficients) -> AffineOperat
     return affine_operator(mrp, *_of_rewards(mrp, coefficients))
 
 
-def _of_rewards(mrp: MRP, coefficients: BellmanCoefficients) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _of_rewards(mrp: MRP, coefficients: Coefficients) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, c and E[φ(R)] of each of the model's rewards."""
-    going_on = [coefficients.index(r, mrp.discount) for r in mrp.rewards]
-    ending = [coefficients.index(r, 0.0) for r in mrp.rewards]
-    return (
-        np.stack([coefficients.matrices[i] for i in going_on]),
-        np.stack([coefficients.offsets[i] for i in going_on]),
-        np.stack([coefficients.offsets[i] for i in ending]),
-    )
+    matrices, offsets = zip(*(coefficients.at(r, mrp.discount) for r in mrp.rewards), strict=True)
+    _, endings = zip(*(coefficients.at(r, 0.0) for r in mrp.rewards), strict=True)
+    return np.stack(matrices), np.stack(offsets), np.stack(endings)
 
 
 @pytree
@@ -63,7 +63,7 @@ class SketchDP(Algorithm):
         return self.decoder(state)
 
 
-def sketch_dp(mrp: MRP, coefficients: BellmanCoefficients, decoder: Decoder) -> SketchDP:
+def sketch_dp(mrp: MRP, coefficients: Coefficients, decoder: Decoder) -> SketchDP:
     """Sketch-DP for a model."""
     return SketchDP(coefficients.features, sketch_operator(mrp, coefficients).on_device(), decoder)
 
@@ -122,7 +122,7 @@ class SketchTD(TemporalDifference):
 
 def sketch_td(
     mrp: MRP,
-    coefficients: BellmanCoefficients | InterpolatedCoefficients,
+    coefficients: Coefficients | InterpolatedCoefficients,
     decoder: Decoder,
     step_size: Any,
     *,

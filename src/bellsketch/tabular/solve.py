@@ -219,6 +219,13 @@ def solve(
         max_iterations=_enough_iterations(mrp, residual) if iterations is None and method == "iterate" else iterations,
         progress=progress,
     )
+    if method == "iterate" and iterations is None and not found.residual <= residual and precision == "float64":
+        warnings.warn(
+            f"iterating left a residual of {found.residual:.2g}, not {residual:.2g}, after {found.iterations} backups:"
+            " pass more iterations, or solve for the fixed point",
+            BellsketchWarning,
+            stacklevel=2,
+        )
     return Solution(mrp, features, return_range, coefficients, operator, decoder, found, ridge)
 
 
@@ -229,14 +236,21 @@ def _method_that_fits(mrp: MRP, features: FeatureMap, method: str, precision: st
     if method == "solve":
         method = "dense" if unknowns <= DENSE_UNKNOWNS else "krylov"
     size = unknowns * np.dtype(precision).itemsize
+    exact = 8.0 * unknowns * (precision != "float64")  # the constant part that certificates need
     outcomes = mrp.outcomes.state.size * 48.0  # indices and probabilities of the model and of its operator
     needed = {
         "dense": 2.0 * 8 * unknowns**2,
-        "krylov": KRYLOV_COPIES * size + outcomes,
-        "iterate": ITERATION_COPIES * size + outcomes,
+        "krylov": KRYLOV_COPIES * size + exact + outcomes,
+        "iterate": ITERATION_COPIES * size + exact + outcomes,
     }
     if method == "krylov" and needed[method] > available_bytes():
         method = "iterate"
+        warnings.warn(
+            f"a Krylov method would take {needed['krylov'] / 1e9:.3g} GB, more than there is: iterating instead, which"
+            f" takes about {_enough_iterations(mrp, TOLERANCE):,} backups at discount {mrp.discount}",
+            BellsketchWarning,
+            stacklevel=3,
+        )
     check_fits(
         f"solving for {num_states:,} states × {m} features",
         needed[method],
