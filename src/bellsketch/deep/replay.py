@@ -26,13 +26,13 @@ class Row:
 
     frame: Any
     """[e, …], before acting."""
-    first: Bool[Array, " e"]
+    first: Bool[Array, "*rows e"]
     """Whether an episode starts here."""
-    acted: Bool[Array, " e"]
+    acted: Bool[Array, "*rows e"]
     """Whether there is an action, a reward and a next frame."""
-    action: Int[Array, " e"]
-    reward: Float[Array, " e"]
-    discount: Float[Array, " e"]
+    action: Int[Array, "*rows e"]
+    reward: Float[Array, "*rows e"]
+    discount: Float[Array, "*rows e"]
     """0 if the episode terminated, else 1, also where it was cut off."""
 
 
