@@ -269,7 +269,7 @@ class TestStructure:
     @pytest.mark.parametrize("intercept", ["none", "free"])
     @pytest.mark.parametrize("m", [200, 300])
     def test_bins_are_sparse_and_give_the_same(self, m, intercept):
-        mrp = tangled(70)
+        mrp = tangled(2 * m)
         features = bs.Bins(np.linspace(-12.0, 12.0, m + 1))
         mu = bs.measures.Uniform(-12.0, 12.0)
         fit = bs.fit_coefficients(features, mu, mrp.rewards, (mrp.discount, 0.0), intercept=intercept)
@@ -289,8 +289,10 @@ class TestStructure:
         assert bs.sketch_operator(mrp, fitted(mrp, 20)).structure == "dense"
 
     def test_every_form_is_named_once(self):
-        """The identity is sparse, a full matrix is not."""
-        mrp = bs.MRP(np.eye(3), [0.0, 1.0, 2.0], 0.9)
+        """The identity is sparse, a full matrix is not; and with few rows it does not matter."""
+        mrp = bs.MRP(np.eye(900), np.repeat([0.0, 1.0, 2.0], 300), 0.9)
         full = np.random.default_rng(0).normal(size=(300, 300))
         operator = affine_operator(mrp, np.stack([np.eye(300), full, 2 * full]), np.zeros((3, 300)), np.zeros((3, 300)))
         assert operator.structure == "sparse, at most 1 of 300 entries per row; dense"
+        few = bs.MRP(np.eye(3), [0.0, 1.0, 2.0], 0.9)
+        assert affine_operator(few, operator.matrices, np.zeros((3, 300)), np.zeros((3, 300))).structure == "dense"

@@ -49,7 +49,7 @@ def _show_records(console: Console, records: pd.DataFrame) -> None:
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() else f"{value:.3g}"
+        return f"{value:,.0f}" if value.is_integer() else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -188,13 +188,15 @@ def plot(records: pd.DataFrame) -> Figure:
         axes[2].loglog(line["states"], used, "o-", label=f"iterating, {precision}{_exponent(line['states'], used)}")
         axes[2].loglog(line["states"], COPIES * sketch, ":", color="0.5")
     axes[2].plot([], [], ":", color="0.5", label="three sketches")
-    axes[2].set(xlabel="states", ylabel="GB", title=f"Memory at its peak, {usual} features")
+    axes[2].set(xlabel="states", ylabel="GB")
+    axes[2].set_title(f"Memory at its peak, {usual} features", fontsize=10)
     walks = records[(records["part"] == "solve") & (records["graph"] == "line")]
     effective = 1 / (1 - walks["discount"])
     for column, name in (("bare_seconds", "plain iteration"), ("seconds", "preconditioned Krylov")):
         axes[3].loglog(effective, walks[column], "o-", label=name + _exponent(effective, walks[column]))
     size = f"{int(walks['states'].iloc[0]):,} states × {int(walks['num_features'].iloc[0])} features"
-    axes[3].set(xlabel="1 / (1 − γ)", ylabel="seconds", title=f"Walk on a line to residual {RESIDUAL:g}, {size}")
+    axes[3].set(xlabel="1 / (1 − γ)", ylabel=f"seconds to a residual of {RESIDUAL:g}")
+    axes[3].set_title(f"Fixed point, walk on a line\n{size}", fontsize=10)
     for axis in axes:
         axis.legend(fontsize=7, frameon=False)
     return figure
@@ -212,7 +214,12 @@ def _plot_backups(axis: Any, rows: pd.DataFrame, against: str, title: str) -> No
         line = rows[(rows["part"] == part) & (rows["precision"] == "float64")].sort_values(against)
         label = name + _exponent(line[against], line[column])
         axis.loglog(line[against], line[column], style, color=f"C{i // 2}", ms=4, label=label)
-    axis.set(xlabel=against.replace("num_", ""), ylabel="seconds per backup", title=title)
+    axis.set(xlabel=against.replace("num_", ""), ylabel="seconds per backup")
+    axis.set_title(f"Backup, {title}", fontsize=10)
+    if against == "num_features":
+        values = sorted(set(rows[against]))
+        axis.set_xticks(values, [str(value) for value in values])
+        axis.minorticks_off()
 
 
 def _exponent(x: pd.Series, y: pd.Series) -> str:
