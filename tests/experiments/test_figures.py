@@ -9,8 +9,8 @@ from bellsketch.experiments.catalogue import EXPERIMENTS
 from bellsketch.experiments.reproduce import reproduce
 
 figures = pytest.mark.parametrize("name", EXPERIMENTS)
-SLOW = ("tabular-full", "polynomial")
-"""Run by ``make test-all``: the first is made of the same parts as fig4, the second takes longest."""
+SLOW = ("tabular-full", "polynomial", "sfdp", "anchor-range")
+"""Run by ``make test-all``: the first and the last are made of the same parts as fig4, the others take longest."""
 
 
 def reverse_num_features(records):
