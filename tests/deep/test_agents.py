@@ -1,5 +1,7 @@
 """Losses against hand calculations, with a table in place of a network."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -124,8 +126,6 @@ def test_double_q_lets_the_online_network_choose(name):
     swapped = kept.at[2].set(kept[2, ::-1])  # the target network prefers the other action
     plain = [float(agent.loss(KEY, network, t, step())) for t in (target, lambda x: swapped[x])]
     assert plain[0] == pytest.approx(plain[1], rel=1e-6)
-    import dataclasses
-
     double = dataclasses.replace(agent, double=True)
     both = [float(double.loss(KEY, network, t, step())) for t in (target, lambda x: swapped[x])]
     assert both[0] != pytest.approx(both[1], rel=1e-6)

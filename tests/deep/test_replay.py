@@ -72,8 +72,9 @@ def transitions(history, oldest, stack, num_steps):
 
 
 def key(before, action, reward, discount, after):
-    numbers = tuple(np.asarray(before).ravel().tolist()), int(action), round(float(reward), 4), round(float(discount), 4)
-    return (*numbers, None if after is None else tuple(np.asarray(after).ravel().tolist()))
+    frames = tuple(np.asarray(before).ravel().tolist())
+    numbers = int(action), round(float(reward), 4), round(float(discount), 4)
+    return (frames, *numbers, None if after is None else tuple(np.asarray(after).ravel().tolist()))
 
 
 @pytest.mark.parametrize(("stack", "num_steps"), [(1, 1), (3, 1), (1, 3), (4, 2)])

@@ -25,7 +25,7 @@ class RewardSet:
     offsets: Float[Array, "r m"]
 
     def __call__(
-        self, reward: Float[Array, ""], goes_on: Any, following: Float[Array, " m"]
+        self, reward: Float[Array, ""] | float, goes_on: Any, following: Float[Array, " m"]
     ) -> Float[jax.Array, " m"]:
         """The target of one transition with the sketch ``following`` of its successor."""
         same = jnp.asarray(self.rewards) == reward
@@ -42,12 +42,13 @@ class RewardSpan:
     coefficients: InterpolatedCoefficients
 
     def __call__(
-        self, reward: Float[Array, ""], goes_on: Any, following: Float[Array, " m"]
+        self, reward: Float[Array, ""] | float, goes_on: Any, following: Float[Array, " m"]
     ) -> Float[jax.Array, " m"]:
         """The target of one transition with the sketch ``following`` of its successor."""
         reward = jnp.asarray(reward)
-        backed_up = self.coefficients.back_up(reward[None], following[None])[0]
-        inside = (reward >= self.coefficients.low) & (reward <= self.coefficients.high)
+        low, high = self.coefficients.low, self.coefficients.high
+        inside = (reward >= low) & (reward <= high)
+        backed_up = self.coefficients.back_up(jnp.clip(reward, low, high)[None], following[None])[0]
         target = jnp.where(goes_on, backed_up, self.coefficients.features.evaluate(reward))
         return jnp.where(inside, target, jnp.nan)
 

@@ -1,7 +1,7 @@
 """What to be greedy in: criteria of a return distribution of the form max_j E[f_j(G)].
 
-Each is linear in the distribution for fixed j, so that it can be read off a sketch as well as off atoms. The conditional
-value at risk is one of them: CVaR_α(G) = max_c { c − E[(c − G)⁺]/α } (Rockafellar & Uryasev, 2000).
+Each is linear in the distribution for fixed j, so that it can be read off a sketch as well as off atoms. The
+conditional value at risk is one of them: CVaR_α(G) = max_c { c − E[(c − G)⁺]/α } (Rockafellar & Uryasev, 2000).
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from jaxtyping import Float
 
+from bellsketch.core.arrays import Array, namespace
 from bellsketch.core.errors import InputError
 
 THRESHOLDS = 101
@@ -20,7 +21,7 @@ class Criterion(ABC):
     """max_j E[f_j(G)]."""
 
     @abstractmethod
-    def __call__(self, returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n j"]:
+    def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         """f_j at each return."""
 
 
@@ -28,8 +29,12 @@ class Criterion(ABC):
 class Mean(Criterion):
     """E[G]."""
 
-    def __call__(self, returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n j"]:
+    def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         return returns[:, None]
+
+
+MEAN = Mean()
+"""What everybody is greedy in by default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Exceeds(Criterion):
 
     threshold: float
 
-    def __call__(self, returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n j"]:
+    def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         return (returns[:, None] > self.threshold).astype(returns.dtype)
 
 
@@ -52,8 +57,8 @@ class ExponentialUtility(Criterion):
         if not (np.isfinite(self.aversion) and self.aversion != 0):
             raise InputError(f"aversion={self.aversion}: pass a finite number other than 0, or use Mean()")
 
-    def __call__(self, returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n j"]:
-        return -np.expm1(-self.aversion * returns[:, None]) / self.aversion
+    def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
+        return -namespace(returns).expm1(-self.aversion * returns[:, None]) / self.aversion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +75,6 @@ class CVaR(Criterion):
         if not self.low < self.high:
             raise InputError(f"[{self.low}, {self.high}] is not an interval of returns: pass low < high")
 
-    def __call__(self, returns: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n j"]:
-        c = np.linspace(self.low, self.high, THRESHOLDS)
-        return c - np.maximum(c - returns[:, None], 0.0) / self.level
+    def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
+        c = np.linspace(self.low, self.high, THRESHOLDS, dtype=returns.dtype)
+        return c - namespace(returns).maximum(c - returns[:, None], 0.0) / self.level

@@ -71,7 +71,7 @@ class Learner:
             return jnp.sum(jnp.where(weights > 0, losses, 0.0) * weights) / jnp.maximum(weights.sum(), 1.0)
 
         loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.network)
-        finite = jnp.isfinite(loss) & jnp.isfinite(optax.global_norm(gradient))
+        finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
         parameters, rest = eqx.partition(state.network, eqx.is_inexact_array)
         changes, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
         network = eqx.combine(optax.apply_updates(parameters, changes), rest)

@@ -47,11 +47,11 @@ class Torso(eqx.Module):
 class HeadedTorso(eqx.Module):
     """``num_outputs`` numbers for each action."""
 
-    torso: eqx.Module
+    torso: Torso
     head: eqx.nn.Linear
     shape: tuple[int, int] = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, torso: eqx.Module, width: int, num_actions: int, num_outputs: int):
+    def __init__(self, key: jax.Array, torso: Torso, width: int, num_actions: int, num_outputs: int):
         self.torso = torso
         self.shape = (num_actions, num_outputs)
         self.head = eqx.nn.Linear(width, num_actions * num_outputs, key=key)

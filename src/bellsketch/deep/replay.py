@@ -1,8 +1,8 @@
 """Replay memory on the device. Every frame is stored once; observations are stacked and put into pairs when sampled.
 
 A row holds what one vector step saw: a frame of each environment, the action taken there, its reward, and the discount
-that followed. Where an episode has ended, the row after its last action holds the last frame and no action (``acted`` is
-false): environments are reset one step later, which keeps the rows of all environments in step.
+that followed. Where an episode has ended, the row after its last action holds the last frame and no action (``acted``
+is false): environments are reset one step later, which keeps the rows of all environments in step.
 """
 
 from collections.abc import Sequence

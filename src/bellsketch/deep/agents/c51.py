@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.projections import categorical_projection
-from bellsketch.core.risk import Criterion, Mean
+from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.transition import Transition
 
@@ -23,11 +23,13 @@ class C51(Agent):
     low: float
     high: float
     num_atoms: int = 51
-    criterion: Criterion = Mean()
+    criterion: Criterion = MEAN
 
     def __post_init__(self) -> None:
         if not (self.num_atoms >= 2 and self.low < self.high):
-            raise InputError(f"{self.num_atoms} atoms on [{self.low}, {self.high}]: at least 2 on an interval are needed")
+            raise InputError(
+                f"{self.num_atoms} atoms on [{self.low}, {self.high}]: at least 2 on an interval are needed"
+            )
 
     @property
     def support(self) -> Float[np.ndarray, " n"]:

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
@@ -27,8 +26,3 @@ class DQN(Agent):
         following = target(transition.next_observation)[next_action, 0]
         goal = jax.lax.stop_gradient(transition.reward + transition.discount * following)
         return optax.losses.huber_loss(network(transition.observation)[transition.action, 0], goal)
-
-
-def greedy(values: Float[Array, "a j"]) -> Float[Array, " a"]:
-    """max_j of criteria that are maxima of expectations."""
-    return jnp.max(values, axis=-1)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bellsketch.core.risk import Criterion, Mean
+from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.qr_dqn import mean_criterion, quantile_huber
 from bellsketch.deep.networks import HIDDEN, Torso
@@ -22,15 +22,17 @@ class QuantileNetwork(eqx.Module):
     torso: Torso
     embedding: eqx.nn.Linear
     head: eqx.nn.Linear
+    num_cosines: int = eqx.field(static=True)
 
     def __init__(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int, num_cosines: int):
         keys = jax.random.split(key, 3)
         self.torso = Torso(keys[0], observation_shape)
         self.embedding = eqx.nn.Linear(num_cosines, HIDDEN, key=keys[1])
         self.head = eqx.nn.Linear(HIDDEN, num_actions, key=keys[2])
+        self.num_cosines = num_cosines
 
     def __call__(self, observation: Any, levels: Float[Array, " n"]) -> Float[Array, "a n"]:
-        frequencies = jnp.arange(1, self.embedding.in_features + 1)
+        frequencies = jnp.arange(1, self.num_cosines + 1)
         cosines = jnp.cos(jnp.pi * frequencies * levels[:, None])
         embedded = jax.nn.relu(jax.vmap(self.embedding)(cosines))
         return jax.vmap(self.head)(self.torso(observation) * embedded).T
@@ -44,7 +46,7 @@ class IQN(Agent):
     num_target_levels: int = 64
     num_acting_levels: int = 32
     num_cosines: int = 64
-    criterion: Criterion = Mean()
+    criterion: Criterion = MEAN
 
     def num_outputs(self) -> int:
         return 1

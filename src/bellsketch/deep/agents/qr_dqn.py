@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float
 
 from bellsketch.core.projections import midpoint_levels
-from bellsketch.core.risk import Criterion, Mean
+from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.transition import Transition
 
@@ -20,7 +20,7 @@ class QRDQN(Agent):
     """Quantiles at the midpoints (2i − 1)/2N."""
 
     num_quantiles: int = 201
-    criterion: Criterion = Mean()
+    criterion: Criterion = MEAN
 
     def num_outputs(self) -> int:
         return self.num_quantiles
@@ -47,5 +47,4 @@ def quantile_huber(
 
 def mean_criterion(criterion: Criterion, samples: Float[Array, "a n"]) -> Float[Array, " a"]:
     """A criterion of equally likely returns, for each action."""
-    values = jax.vmap(criterion)(samples) if not isinstance(criterion, Mean) else samples[..., None]
-    return jnp.max(jnp.mean(values, axis=1), axis=-1)
+    return jnp.max(jnp.mean(jax.vmap(criterion)(samples), axis=1), axis=-1)

@@ -71,9 +71,7 @@ class FusedLoop:
         environments = jax.vmap(env.reset)(jax.random.split(key_environments, n))
         rows = -(-self.loop.replay_capacity // n)
         replay = empty_replay(rows, n, env.observation_shape, env.observation_dtype)
-        return LoopState(
-            environments, replay, self.learner.init(network), key, jnp.zeros((), jnp.int32), jnp.zeros(n)
-        )
+        return LoopState(environments, replay, self.learner.init(network), key, jnp.zeros((), jnp.int32), jnp.zeros(n))
 
     def epsilon(self, steps: Array) -> Float[Array, ""]:
         """The chance of a random action after so many steps."""
