@@ -52,8 +52,9 @@ class NativeEnvironment:
     @property
     def observation_dtype(self) -> Any:
         """Of what is stored: images of zeros and ones take a byte per pixel."""
-        shape = jax.eval_shape(lambda: self.environment.reset(jax.random.key(0), self.parameters)[0])
-        return np.uint8 if shape.dtype == bool else shape.dtype
+        space = self.environment.observation_space(self.parameters)
+        is_mask = len(space.shape) == 3 and np.all(np.equal(space.low, 0)) and np.all(np.equal(space.high, 1))
+        return np.uint8 if is_mask else space.dtype
 
     def reset(self, key: jax.Array) -> NativeState:
         """The start of an episode."""
