@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 HIDDEN = 128
 """Units of the last layer before the head: that of MinAtar's published DQN."""
@@ -35,7 +35,7 @@ class Torso(eqx.Module):
             eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys[1:], strict=False)
         )
 
-    def __call__(self, observation: Float[Array, "..."]) -> Float[Array, " h"]:
+    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " h"]:
         x = observation.astype(jnp.float32)
         if self.convolution is not None:
             x = jax.nn.relu(patches(x) @ self.convolution.weight.T + self.convolution.bias)
@@ -64,5 +64,5 @@ class HeadedTorso(eqx.Module):
         self.shape = (num_actions, num_outputs)
         self.head = eqx.nn.Linear(width, num_actions * num_outputs, key=key)
 
-    def __call__(self, observation: Float[Array, "..."]) -> Float[Array, "a k"]:
+    def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, "a k"]:
         return self.head(self.torso(observation)).reshape(self.shape)

@@ -53,7 +53,7 @@ class NativeEnvironment:
     def observation_dtype(self) -> Any:
         """Of what is stored: images of zeros and ones take a byte per pixel."""
         space = self.environment.observation_space(self.parameters)
-        is_mask = len(space.shape) == 3 and np.all(np.equal(space.low, 0)) and np.all(np.equal(space.high, 1))
+        is_mask = len(space.shape) >= 2 and np.all(np.equal(space.low, 0)) and np.all(np.equal(space.high, 1))
         return np.uint8 if is_mask else space.dtype
 
     def reset(self, key: jax.Array) -> NativeState:
