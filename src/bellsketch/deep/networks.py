@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Float, Shaped
+
+from bellsketch.core.arrays import Array
 
 HIDDEN = 128
 """Units of the last layer before the head: that of MinAtar's published DQN."""
@@ -36,9 +38,9 @@ class Torso(eqx.Module):
         )
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " h"]:
-        x = observation.astype(jnp.float32)
+        x = jnp.asarray(observation, jnp.float32)
         if self.convolution is not None:
-            x = jax.nn.relu(patches(x) @ self.convolution.weight.T + self.convolution.bias)
+            x = jax.nn.relu(jax.vmap(self.convolution)(patches(x)))
         x = x.ravel()
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
