@@ -8,7 +8,7 @@ from scipy import stats
 
 import bellsketch as bs
 from bellsketch.core.rewards import as_reward
-from bellsketch.core.suprema import RegressionError, largest_error, largest_over, tabulate
+from bellsketch.core.suprema import RegressionError, largest_over, tabulate
 
 SPAN = bs.ReturnRange(-1.0, 2.0)
 FAMILIES = [
@@ -25,6 +25,12 @@ FAMILIES = [
     "polynomial",
 ]
 REWARDS = [0.3, bs.AtomicDistribution(np.array([-0.5, 1.0]), np.array([0.25, 0.75]))]
+
+
+def largest_error(error, low, high):
+    """A bound on sup ‖e(g)‖₂ over an interval, and whether it is proven."""
+    table = tabulate([error], low, high)
+    return float(table.bounds(np.eye(len(error.offset))[None]).max()), table.proven
 
 
 def regression_error(name, num, reward, features=None, noise=0.0):

@@ -129,7 +129,7 @@ MAX_PANELS = 2_048
 def quadrature_rule(features: FeatureMap, measure: Measure) -> AtomicDistribution:
     """A rule with panels halved until the second moments of the features no longer change.
 
-    Panels end where features jump or bend, so that their own moments are exact. Those with φ(r + γg), which bends
+    Panels end where features jump or bend, so that on each they are smooth. Moments with φ(r + γg), which bends
     elsewhere, have an error that falls with the panels' width.
     """
     panels, previous = 8, np.inf

@@ -227,9 +227,3 @@ def _trapezoid_error(features: FeatureMap, variance: float) -> float:
             for a in np.geomspace(0.01, 10.0, 60)
         )
     return best + 4 * TAIL * features.strip_bound(0.0)
-
-
-def largest_error(error: RegressionError, low: float, high: float) -> tuple[float, bool]:
-    """A bound on sup ‖e(g)‖₂ over an interval, and whether it is proven."""
-    table = tabulate([error], low, high)
-    return float(table.bounds(np.eye(len(error.offset))[None]).max()), table.proven

@@ -9,6 +9,7 @@ from bellsketch.core.families import make_features
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
+from bellsketch.tabular.sampling import returns_within_reach
 from bellsketch.tabular.sketch import sketch_operator
 
 REWARDS = (-1.0, 0.0, 1.0)
@@ -50,8 +51,7 @@ def large_model(graph: str, num_states: int, discount: float, seed: int) -> MRP:
 
 def large_operator(mrp: MRP, num_features: int) -> AffineOperator:
     """Sigmoid features over mean ± 4.5 standard deviations of all states' returns."""
-    reach = 4.5 * np.sqrt(mrp.return_variance)
-    return_range = ReturnRange(float((mrp.value - reach).min()), float((mrp.value + reach).max()))
+    return_range = ReturnRange(*returns_within_reach(mrp))
     features = make_features("sigmoid", return_range, num_features)
     fit = fit_coefficients(features, return_range.grid(), mrp.rewards, (mrp.discount, 0.0))
     return sketch_operator(mrp, fit)

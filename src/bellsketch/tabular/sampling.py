@@ -122,6 +122,12 @@ def _rollouts(key: jax.Array, sampler: TransitionSampler, start: Any, discount: 
     return total
 
 
+def returns_within_reach(mrp: MRP) -> tuple[float, float]:
+    """The least and the greatest of mean ± ``NORMAL_REACH`` standard deviations, over all states."""
+    reach = NORMAL_REACH * np.sqrt(mrp.return_variance)
+    return float((mrp.value - reach).min()), float((mrp.value + reach).max())
+
+
 def estimate_return_range(key: jax.Array, mrp: MRP, num_rollouts: int | None = None) -> ReturnRange:
     """The paper's estimate: the smallest and largest Monte Carlo return. It includes 0 if the model terminates.
 
@@ -130,8 +136,7 @@ def estimate_return_range(key: jax.Array, mrp: MRP, num_rollouts: int | None = N
     """
     affordable = MAX_RANGE_STEPS // (mrp.num_states * default_horizon(mrp))
     if num_rollouts is None and affordable < FEWEST_ROLLOUTS:
-        reach = NORMAL_REACH * np.sqrt(mrp.return_variance)
-        low, high = float((mrp.value - reach).min()), float((mrp.value + reach).max())
+        low, high = returns_within_reach(mrp)
     else:
         num_rollouts = min(PAPER_ROLLOUTS, affordable) if num_rollouts is None else num_rollouts
         returns = sample_returns(key, mrp, num_rollouts)
