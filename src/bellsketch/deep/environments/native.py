@@ -3,83 +3,47 @@
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
 
 from bellsketch.core.errors import InputError, UnknownNameError
-
-
-class Step(eqx.Module):
-    """What an environment shows: before an action, and of the one before."""
-
-    observation: Any
-    first: Bool[Array, ""]
-    """Whether an episode starts here; the action before it had no effect."""
-    reward: Float[Array, ""]
-    discount: Float[Array, ""]
-    """0 after termination, else 1."""
-    ended: Bool[Array, ""]
-    """Whether this is the last observation of an episode, terminated or cut off."""
-
-
-class NativeState(eqx.Module):
-    """What the next step needs."""
-
-    inner: Any
-    step: Step
+from bellsketch.deep.environments.step import Space, Step
 
 
 @dataclasses.dataclass(frozen=True)
 class NativeEnvironment:
-    """A Gymnax environment with discrete actions. All methods are pure."""
+    """A Gymnax environment with discrete actions. All methods are pure and of one environment."""
 
     name: str
     environment: Any
     parameters: Any
 
     @property
-    def num_actions(self) -> int:
-        return int(self.environment.num_actions)
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        return tuple(self.environment.observation_space(self.parameters).shape)
-
-    @property
-    def observation_dtype(self) -> Any:
-        """Of what is stored: images of zeros and ones take a byte per pixel."""
+    def space(self) -> Space:
+        """Its observations and actions."""
         space = self.environment.observation_space(self.parameters)
         is_mask = len(space.shape) >= 2 and np.all(np.equal(space.low, 0)) and np.all(np.equal(space.high, 1))
-        return np.uint8 if is_mask else space.dtype
+        return Space(tuple(space.shape), np.uint8 if is_mask else space.dtype, int(self.environment.num_actions))
 
-    def reset(self, key: jax.Array) -> NativeState:
-        """The start of an episode."""
+    def reset(self, key: jax.Array) -> tuple[Any, Step]:
+        """The start of an episode: the environment's state, and what it shows."""
         observation, inner = self.environment.reset(key, self.parameters)
-        first = Step(observation, jnp.array(True), jnp.zeros(()), jnp.ones(()), jnp.array(False))
-        return NativeState(inner, first)
+        return inner, Step(observation, jnp.array(True), jnp.zeros(()), jnp.ones(()), jnp.array(False))
 
-    def step(self, key: jax.Array, state: NativeState, action: Any) -> NativeState:
-        """One step; where the last observation was that of an ended episode, the action is ignored and one starts."""
+    def step(self, key: jax.Array, inner: Any, last: Step, action: Any) -> tuple[Any, Step]:
+        """One step; where ``last`` was the end of an episode the action is ignored and another starts."""
         key_step, key_reset = jax.random.split(key)
-        _, inner, reward, terminated, truncated, info = self.environment.step(
-            key_step, state.inner, action, self.parameters
-        )
-        inner_observation = info["final_observation"]
-        ended = terminated | truncated
+        _, moved, reward, terminated, truncated, info = self.environment.step(key_step, inner, action, self.parameters)
         after = Step(
-            inner_observation,
+            info["final_observation"],
             jnp.array(False),
             jnp.asarray(reward, jnp.float32),
             1.0 - terminated.astype(jnp.float32),
-            ended,
+            terminated | truncated,
         )
-        fresh = self.reset(key_reset)
-        going_on = NativeState(inner, after)
-        return jax.tree.map(lambda a, b: jnp.where(state.step.ended, a, b), fresh, going_on)
+        return jax.tree.map(lambda a, b: jnp.where(last.ended, a, b), self.reset(key_reset), (moved, after))
 
 
 def make_native(name: str) -> NativeEnvironment:
