@@ -1,59 +1,75 @@
-"""How well a network plays: the mean return of whole episodes, acting (almost) greedily."""
+"""How well a network plays: the returns of whole episodes, acting (almost) greedily."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
+from bellsketch.core.arrays import Array
+from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.native import NativeEnvironment
+from bellsketch.deep.environments.step import Step
 
-PAPER_EPSILON = 0.001
+MAX_STEPS = 27_000
+"""Episodes are cut off here: 108,000 frames of Atari, and longer than any other environment's."""
 
 
 class Episodes(eqx.Module):
     """The first episode of each of several environments."""
 
-    returns: Float[Array, " e"]
+    returns: Float[Array, "*s e"]
     """Not discounted; of episodes that did not finish, what they had collected."""
-    finished: Array
-    lengths: Array
+    lengths: Int[Array, "*s e"]
+    finished: Bool[Array, "*s e"]
+
+    def after(self, step: Step) -> "Episodes":
+        """With one more step of every environment."""
+        playing = ~self.finished
+        return Episodes(
+            self.returns + playing * step.reward, self.lengths + playing, self.finished | (playing & step.ended)
+        )
 
 
 def play(
-    key: jax.Array,
-    agent: Agent,
-    network: Any,
-    environment: NativeEnvironment,
-    num_episodes: int,
-    max_steps: int,
-    epsilon: float = PAPER_EPSILON,
+    key: jax.Array, agent: Agent, network: Any, environment: NativeEnvironment, num_episodes: int, epsilon: float
 ) -> Episodes:
-    """One episode in each of ``num_episodes`` environments, cut off after ``max_steps`` steps. Jittable."""
-    key_reset, key_steps = jax.random.split(key)
-    environments = jax.vmap(environment.reset)(jax.random.split(key_reset, num_episodes))
+    """An episode in each of ``num_episodes`` environments. Jittable."""
+    key, key_reset = jax.random.split(key)
+    environments, step = jax.vmap(environment.reset)(jax.random.split(key_reset, num_episodes))
     none = jnp.zeros(num_episodes)
-    start = (environments, Episodes(none, none > 0, none.astype(jnp.int32)))
+    episodes = Episodes(none, none.astype(jnp.int32), none > 0)
 
-    def step(carry: Any, key: jax.Array) -> tuple[Any, None]:
-        environments, so_far = carry
-        key_values, key_random, key_choice, key_step = jax.random.split(key, 4)
-        values = jax.vmap(agent.action_values, in_axes=(0, None, 0))(
-            jax.random.split(key_values, num_episodes), network, environments.step.observation
-        )
-        random = jax.random.randint(key_random, (num_episodes,), 0, environment.num_actions)
-        explores = jax.random.uniform(key_choice, (num_episodes,)) < epsilon
-        action = jnp.where(explores, random, jnp.argmax(values, axis=-1))
-        following = jax.vmap(environment.step)(jax.random.split(key_step, num_episodes), environments, action)
-        playing = ~so_far.finished
-        episodes = Episodes(
-            so_far.returns + jnp.where(playing, following.step.reward, 0.0),
-            so_far.finished | following.step.ended,
-            so_far.lengths + playing,
-        )
-        return (following, episodes), None
+    def goes_on(carry: Any) -> jax.Array:
+        *_, count, episodes = carry
+        return (count < MAX_STEPS) & ~episodes.finished.all()
 
-    (_, episodes), _ = jax.lax.scan(step, start, jax.random.split(key_steps, max_steps))
+    def turn(carry: Any) -> Any:
+        key, environments, step, count, episodes = carry
+        key, key_action, key_step = jax.random.split(key, 3)
+        action = choose_actions(key_action, agent, network, step.observation, epsilon)
+        keys = jax.random.split(key_step, num_episodes)
+        environments, step = jax.vmap(environment.step)(keys, environments, step, action)
+        return key, environments, step, count + 1, episodes.after(step)
+
+    return jax.lax.while_loop(goes_on, turn, (key, environments, step, 0, episodes))[-1]
+
+
+def play_host(
+    key: jax.Array, agent: Agent, network: Any, environments: HostEnvironments, seed: int, epsilon: float
+) -> Episodes:
+    """An episode in each environment on the host."""
+    choose = eqx.filter_jit(
+        lambda key, network, observations: choose_actions(key, agent, network, observations, epsilon)
+    )
+    step, none = environments.reset(seed), np.zeros(environments.num_environments)
+    episodes = Episodes(none, none.astype(int), none > 0)
+    while not episodes.finished.all() and episodes.lengths.max() < MAX_STEPS:
+        key, key_action = jax.random.split(key)
+        step = environments.step(np.asarray(choose(key_action, network, step.observation)))
+        episodes = episodes.after(step)
     return episodes

@@ -1,6 +1,5 @@
 """The learner: online and target network, an optimiser, and one update."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -10,21 +9,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.config import LearnerConfig
 from bellsketch.deep.transition import Transition
-
-
-@dataclasses.dataclass(frozen=True)
-class LearnerConfig:
-    """How to learn; the defaults are the paper's (App. "Deep reinforcement learning implementation details")."""
-
-    learning_rate: float = 5e-5
-    """Of Adam."""
-    adam_epsilon: float = 0.01 / 32
-    """Of Adam."""
-    max_gradient_norm: float = 10.0
-    """Gradients are clipped to this global norm."""
-    target_period: int = 2_500
-    """Updates between copies to the target network: 40,000 frames, one update every 16."""
 
 
 class LearnerState(eqx.Module):

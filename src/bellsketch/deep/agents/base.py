@@ -20,6 +20,8 @@ class Agent(ABC):
 
     double: bool = dataclasses.field(default=False, kw_only=True)
     """Whether the online network chooses the action that the target network evaluates."""
+    num_steps: int = dataclasses.field(default=1, kw_only=True)
+    """n of n-step returns, for whoever samples the transitions."""
 
     @abstractmethod
     def num_outputs(self) -> int:

@@ -1,112 +1,73 @@
-"""Acting, replay and learning in one jitted scan, for environments that are JAX functions; seeds side by side."""
+"""Acting, replay and learning in one jitted loop, for environments that are JAX functions; seeds side by side."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.environments.native import NativeEnvironment
-from bellsketch.deep.learner import Learner, LearnerConfig, LearnerInfo, LearnerState
-from bellsketch.deep.replay import Replay, Row, empty_replay
+from bellsketch.deep.evaluation import Episodes, play
+from bellsketch.deep.loops.loop import Loop, LoopState
 
 
-@dataclasses.dataclass(frozen=True)
-class LoopConfig:
-    """How often to do what, in environment steps of one seed."""
+class FusedRunner:
+    """All seeds of a run; states have an axis of seeds in front."""
 
-    num_environments: int = 1
-    update_period: int = 4
-    """Steps for each update."""
-    batch_size: int = 32
-    replay_capacity: int = 100_000
-    """Steps kept."""
-    learning_starts: int = 5_000
-    """Steps taken at random before the first update."""
-    exploration_steps: int = 100_000
-    """Steps over which ε falls to ``exploration_final``, after those at random."""
-    exploration_final: float = 0.01
-    discount: float = 0.99
-    num_steps: int = 1
-    """n of n-step returns."""
+    def __init__(self, loop: Loop, environment: NativeEnvironment):
+        self.loop, self.environment = loop, environment
+        self._init = eqx.filter_jit(jax.vmap(self._init_one))
+        self._explore = eqx.filter_jit(self._advance(self.act), donate="all-except-first")
+        self._learn = eqx.filter_jit(self._advance(self.learn), donate="all-except-first")
+        self._play = eqx.filter_jit(self._play_all)
 
+    def init(self, keys: jax.Array) -> LoopState:
+        """Before the first step, from a key for each seed."""
+        return self._init(keys)
 
-class LoopState(eqx.Module):
-    """Everything a run has; save it and it can go on."""
+    def explore(self, state: LoopState, vector_steps: int) -> LoopState:
+        """Steps without learning."""
+        return self._explore(jax.numpy.asarray(vector_steps), state)
 
-    environments: Any
-    replay: Replay
-    learner: LearnerState
-    key: jax.Array
-    steps: Array
-    """Environment steps taken."""
-    returns: Float[Array, " e"]
-    """Of the episodes under way, not discounted."""
+    def advance(self, state: LoopState, iterations: int) -> LoopState:
+        """Iterations of steps and updates."""
+        return self._learn(jax.numpy.asarray(iterations), state)
 
+    def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
+        """Whole episodes of each seed's network."""
+        return self._play(keys, networks, num_episodes, epsilon)
 
-class LoopInfo(eqx.Module):
-    """What happened in one iteration."""
-
-    finished: Float[Array, " e"]
-    """Returns of episodes that ended, NaN elsewhere."""
-    loss: Float[Array, ""]
-    finite: Array
-
-
-class FusedLoop:
-    """One seed's run as pure functions: :meth:`init`, :meth:`explore`, :meth:`learn`. Callers vmap over seeds."""
-
-    def __init__(self, agent: Agent, environment: NativeEnvironment, learner: LearnerConfig, loop: LoopConfig):
-        self.agent, self.environment, self.loop = agent, environment, loop
-        self.learner = Learner(agent, learner)
-
-    def init(self, key: jax.Array) -> LoopState:
-        """A network, environments and an empty replay, all from one key."""
-        key, key_network, key_environments = jax.random.split(key, 3)
-        env, n = self.environment, self.loop.num_environments
-        network = self.agent.network(key_network, env.observation_shape, env.num_actions)
-        environments = jax.vmap(env.reset)(jax.random.split(key_environments, n))
-        rows = -(-self.loop.replay_capacity // n)
-        replay = empty_replay(rows, n, env.observation_shape, env.observation_dtype)
-        return LoopState(environments, replay, self.learner.init(network), key, jnp.zeros((), jnp.int32), jnp.zeros(n))
-
-    def epsilon(self, steps: Array) -> Float[Array, ""]:
-        """The chance of a random action after so many steps."""
-        share = (steps - self.loop.learning_starts) / self.loop.exploration_steps
-        return 1.0 - (1.0 - self.loop.exploration_final) * jnp.clip(share, 0.0, 1.0)
-
-    def act(self, state: LoopState, _: Any = None) -> tuple[LoopState, Float[Array, " e"]]:
-        """One step of every environment, into the replay."""
-        key, key_values, key_random, key_choice, key_step = jax.random.split(state.key, 5)
-        n, step = self.loop.num_environments, state.environments.step
-        observations = step.observation
-        values = jax.vmap(self.agent.action_values, in_axes=(0, None, 0))(
-            jax.random.split(key_values, n), state.learner.network, observations
+    def act(self, state: LoopState) -> LoopState:
+        """One step of every environment of one seed."""
+        state, action = self.loop.choose(state)
+        num = self.loop.config.num_environments
+        key, key_step = jax.random.split(state.key)
+        environments, after = jax.vmap(self.environment.step)(
+            jax.random.split(key_step, num), state.environments, state.step, action
         )
-        random = jax.random.randint(key_random, (n,), 0, self.environment.num_actions)
-        explore = jax.random.uniform(key_choice, (n,)) < self.epsilon(state.steps)
-        action = jnp.where(explore, random, jnp.argmax(values, axis=-1))
-        following = jax.vmap(self.environment.step)(jax.random.split(key_step, n), state.environments, action)
-        after = following.step
-        row = Row(observations, step.first, ~step.ended, action, after.reward, after.discount)
-        returns = jnp.where(step.ended, 0.0, state.returns + after.reward)
-        finished = jnp.where(after.ended, returns, jnp.nan)
-        updated = LoopState(following, state.replay.insert(row), state.learner, key, state.steps + n, returns)
-        return updated, finished
+        state = self.loop.record(state, action, environments, after)
+        return eqx.tree_at(lambda s: s.key, state, key)
 
-    def learn(self, state: LoopState, _: Any = None) -> tuple[LoopState, LoopInfo]:
-        """As many steps as an update is worth, and one update."""
-        per_update = max(1, self.loop.update_period // self.loop.num_environments)
-        state, finished = jax.lax.scan(self.act, state, None, per_update)
-        key, key_sample, key_update = jax.random.split(state.key, 3)
-        batch, weights = state.replay.sample(key_sample, self.loop.batch_size, self.loop.discount, self.loop.num_steps)
-        learner, info = self.learner.update(key_update, state.learner, batch, weights)
-        state = LoopState(state.environments, state.replay, learner, key, state.steps, state.returns)
-        return state, _loop_info(finished, info)
+    def learn(self, state: LoopState) -> LoopState:
+        """One iteration of one seed."""
+        state = _repeat(self.act, state, self.loop.config.acts)
+        return _repeat(self.loop.update, state, self.loop.config.updates)
+
+    def _init_one(self, key: jax.Array) -> LoopState:
+        key, key_environments = jax.random.split(key)
+        keys = jax.random.split(key_environments, self.loop.config.num_environments)
+        environments, step = jax.vmap(self.environment.reset)(keys)
+        return self.loop.init(key, environments, step)
+
+    @staticmethod
+    def _advance(body: Any) -> Any:
+        """So many times ``body``, of every seed. One program for any number."""
+        return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: eqx.filter_vmap(body)(s), state)
+
+    def _play_all(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
+        return eqx.filter_vmap(lambda key, network: play(key, self.loop.agent, network, self.environment, num_episodes, epsilon))(
+            keys, networks
+        )
 
 
-def _loop_info(finished: Float[Array, "t e"], info: LearnerInfo) -> LoopInfo:
-    return LoopInfo(finished.ravel(), info.loss, info.finite)
+def _repeat(body: Any, state: LoopState, times: int) -> LoopState:
+    return body(state) if times == 1 else jax.lax.fori_loop(0, times, lambda _, s: body(s), state)

@@ -1,0 +1,76 @@
+"""Environments on the host, everything else on the device: after each vector step one jitted turn of all seeds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.step import Step
+from bellsketch.deep.evaluation import Episodes, play_host
+from bellsketch.deep.loops.loop import Loop, LoopState
+
+
+class HostedRunner:
+    """All seeds of a run, whose environments are one vector environment; states have an axis of seeds in front."""
+
+    def __init__(self, loop: Loop, make: Callable[[int], HostEnvironments], num_seeds: int):
+        self.loop, self._make, self._num_seeds = loop, make, num_seeds
+        self.environments = make(num_seeds * loop.config.num_environments)
+        self._init = eqx.filter_jit(eqx.filter_vmap(lambda key, step: loop.init(key, None, step)))
+        self._choose = eqx.filter_jit(eqx.filter_vmap(loop.choose), donate="all")
+        self._record = eqx.filter_jit(eqx.filter_vmap(self._record_one), donate="all")
+        self._learn = eqx.filter_jit(eqx.filter_vmap(self._learn_one), donate="all")
+
+    def init(self, keys: jax.Array) -> LoopState:
+        """Before the first step, from a key for each seed."""
+        seed = int(jax.random.randint(keys[0], (), 0, np.iinfo(np.int32).max))
+        return self._init(keys, self._by_seed(self.environments.reset(seed)))
+
+    def explore(self, state: LoopState, vector_steps: int) -> LoopState:
+        """Steps without learning."""
+        for _ in range(vector_steps):
+            state = self._act(state, self._record)
+        return state
+
+    def advance(self, state: LoopState, iterations: int) -> LoopState:
+        """Iterations of steps and updates."""
+        for _ in range(iterations):
+            for _ in range(self.loop.config.acts - 1):
+                state = self._act(state, self._record)
+            state = self._act(state, self._learn)
+        return state
+
+    def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
+        """Whole episodes of each seed's network."""
+        environments = self._make(num_episodes)
+        seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, np.iinfo(np.int32).max))(keys))
+        played = [
+            play_host(key, self.loop.agent, seed_of(networks, i), environments, int(seed), epsilon)
+            for i, (key, seed) in enumerate(zip(keys, seeds, strict=True))
+        ]
+        environments.close()
+        return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
+
+    def _act(self, state: LoopState, turn: Callable[..., LoopState]) -> LoopState:
+        state, action = self._choose(state)
+        return turn(state, action, self._by_seed(self.environments.step(np.asarray(action).ravel())))
+
+    def _record_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
+        return self.loop.record(state, action, None, after)
+
+    def _learn_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
+        state = self._record_one(state, action, after)
+        return jax.lax.fori_loop(0, self.loop.config.updates, lambda _, s: self.loop.update(s), state)
+
+    def _by_seed(self, step: Step) -> Step:
+        """[s e, …] → [s, e, …]."""
+        return jax.tree.map(lambda x: jnp.asarray(x).reshape(self._num_seeds, -1, *x.shape[1:]), step)
+
+
+def seed_of(modules: Any, index: int) -> Any:
+    """One seed's part of what has an axis of seeds in front."""
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, modules)

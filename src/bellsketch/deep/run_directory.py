@@ -1,0 +1,116 @@
+"""A directory that holds one training run: its config, its records, and checkpoints to go on from."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+import pandas as pd
+
+from bellsketch.core.errors import InputError
+from bellsketch.deep.checkpoint import Checkpoints
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.setup import Setup
+from bellsketch.deep.transition import Transition
+from bellsketch.runs.claimed_directory import ClaimedDirectory
+from bellsketch.runs.files import replace_text
+from bellsketch.runs.provenance import provenance
+
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium")
+TABLES = ("records.csv", "evaluations.csv", "times.csv")
+FILES = (*TABLES, "failure.npz", "evaluation.json", "figure.png", "config.json")
+CHECKPOINT_SECONDS = 120.0
+
+
+class TrainingDirectory:
+    """``config.json``, ``records.csv``, ``evaluations.csv``, ``times.csv``, ``networks/`` and ``checkpoints/``.
+
+    Records do not depend on when a run was stopped or resumed; times do, and are kept apart.
+    """
+
+    def __init__(self, path: Path, config: TrainingConfig, *, seconds: float = CHECKPOINT_SECONDS, fresh: bool = False):
+        about = {"training": config.plain(), **provenance(PACKAGES)}
+        self.path = path
+        self._claimed = ClaimedDirectory(path, about, identity=("training", "bellsketch"), files=FILES, fresh=fresh)
+        self._checkpoints = Checkpoints(path / "checkpoints")
+        self._networks = Checkpoints(path / "networks", keep=1)
+        self._seconds, self._last_save = seconds, time.monotonic()
+
+    def release(self) -> None:
+        """Let other runs in."""
+        self._claimed.release()
+
+    def restore(self, setup: Setup) -> LoopState | None:
+        """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
+        found = self._checkpoints.restore(setup.shape())
+        step, state, extra = found if found is not None else (-1, None, {})
+        for name in TABLES:
+            _cut_back(self.path / name, step)
+        if found is not None:
+            state = setup.runner.restore_environments(state, extra.get("environments"))
+        return state
+
+    def append(self, records: list[dict[str, Any]], evaluations: list[dict[str, Any]], frames_per_second: float) -> None:
+        """Add to the tables."""
+        timed = [{"frames": records[0]["frames"], "frames_per_second": round(frames_per_second, 1)}]
+        for name, rows in zip(TABLES, (records, evaluations, timed), strict=True):
+            if rows:
+                _append(self.path / name, pd.DataFrame(rows))
+
+    def checkpoint(self, setup: Setup, state: LoopState, *, now: bool) -> None:
+        """Save if it is time to, or ``now``."""
+        if now or time.monotonic() - self._last_save >= self._seconds:
+            steps = int(state.steps[0])
+            environments = setup.runner.save_environments()
+            self._checkpoints.save(steps, state, {} if environments is None else {"environments": environments})
+            self._networks.save(steps, state.learner.network)
+            self._last_save = time.monotonic()
+
+    def keep_batch(self, batch: Transition) -> Path:
+        """Write a batch down for inspection."""
+        path = self.path / "failure.npz"
+        np.savez(path, **{name: np.asarray(value) for name, value in batch._asdict().items()})
+        return path
+
+    @property
+    def last_good(self) -> str:
+        """The last checkpoint, in words."""
+        steps = self._checkpoints.steps()
+        return f"the last good checkpoint is at frame {max(steps):,}" if steps else "there is no checkpoint yet"
+
+
+def read_networks(path: Path, like: Any) -> tuple[int, Any]:
+    """The latest networks of a run, with their frame."""
+    found = Checkpoints(path / "networks").restore(eqx.filter(like, eqx.is_array))
+    if found is None:
+        raise InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
+    return found[0], found[1]
+
+
+def read_table(path: Path, name: str) -> pd.DataFrame:
+    """``records``, ``evaluations`` or ``times`` of a run."""
+    file = path / f"{name}.csv"
+    return pd.read_csv(file) if file.exists() else pd.DataFrame()
+
+
+def _append(path: Path, rows: pd.DataFrame) -> None:
+    with path.open("a", encoding="utf-8", newline="") as file:
+        rows.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _cut_back(path: Path, step: int) -> None:
+    """Forget rows after a step; the last line may have been cut short by a crash."""
+    if not path.exists():
+        return
+    header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1] or [""]
+    column = header.split(",").index("frames") if "frames" in header else 0
+    kept = [line for line in lines if line.count(",") == header.count(",") and int(line.split(",")[column]) <= step]
+    if kept:
+        replace_text(path, "\n".join([header, *kept]) + "\n")
+    else:
+        path.unlink()

@@ -1,0 +1,93 @@
+"""From a configuration to the things it names: an environment, what its returns are, an agent and a loop."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.memory import check_fits
+from bellsketch.core.risk import MEAN, Criterion, CVaR, Exceeds, ExponentialUtility
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.agents.factory import make_agent
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.make import make_environment, make_host
+from bellsketch.deep.environments.native import NativeEnvironment
+from bellsketch.deep.environments.returns import Returns, find_returns
+from bellsketch.deep.loops.fused import FusedRunner
+from bellsketch.deep.loops.hosted import HostedRunner
+from bellsketch.deep.loops.loop import Loop, LoopState
+
+Runner = FusedRunner | HostedRunner
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Everything that a run is made of, before its first step."""
+
+    config: TrainingConfig
+    returns: Returns
+    agent: Agent
+    runner: Runner
+
+    @property
+    def keys(self) -> jax.Array:
+        """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one."""
+        return jax.vmap(jax.random.key)(self.config.seed + jax.numpy.arange(self.config.seeds))
+
+    def shape(self) -> LoopState:
+        """The shapes of a state, without a state."""
+        return jax.eval_shape(self.runner.init, self.keys)
+
+
+def set_up(config: TrainingConfig) -> Setup:
+    """What a configuration comes to."""
+    environment = make_environment(config.environment)
+    given = config.returns
+    returns = find_returns(
+        environment,
+        config.loop.discount,
+        low=given.return_low,
+        high=given.return_high,
+        rewards=given.rewards,
+        reward_interval=given.reward_interval,
+        seed=config.seed,
+    )
+    agent = make_agent(config.agent, config.options, returns, config.loop.discount, make_criterion(config.risk, returns))
+    loop = Loop(agent, environment.space, config.learner, config.loop)
+    return Setup(config, returns, agent, _runner(loop, environment, config))
+
+
+def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, config: TrainingConfig) -> Runner:
+    size = jax.numpy.dtype(loop.space.observation_dtype).itemsize
+    for length in loop.space.observation_shape:
+        size *= length
+    check_fits(
+        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seeds",
+        float(size) * config.loop.replay_capacity * config.seeds,
+        "choose a smaller --replay-capacity or fewer --seeds",
+    )
+    if isinstance(environment, NativeEnvironment):
+        return FusedRunner(loop, environment)
+    environment.close()
+    return HostedRunner(loop, functools.partial(make_host, config.environment), config.seeds)
+
+
+def make_criterion(name: str, returns: Returns) -> Criterion:
+    """``mean``, ``cvar:LEVEL``, ``exceeds:THRESHOLD`` or ``utility:AVERSION``."""
+    kind, _, number = name.partition(":")
+    kinds: dict[str, Any] = {
+        "mean": lambda _: MEAN,
+        "cvar": lambda level: CVaR(level, returns.low, returns.high),
+        "exceeds": Exceeds,
+        "utility": ExponentialUtility,
+    }
+    if kind not in kinds:
+        raise UnknownNameError("risk", kind, kinds)
+    try:
+        value = float(number) if kind != "mean" else 0.0
+    except ValueError:
+        raise InputError(f"risk={name!r}: write a number after {kind}, such as {kind}:0.25") from None
+    return kinds[kind](value)

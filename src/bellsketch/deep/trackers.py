@@ -1,0 +1,48 @@
+"""Where records go besides the run directory: anything that is called with each :class:`Progress`."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+from bellsketch.core.errors import InputError
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.training import Progress
+
+Tracker = Callable[[Progress], None]
+SHOWN = ("mean_return", "loss", "epsilon", "episodes")
+
+
+def tensorboard_tracker(path: Path) -> Tracker:
+    """Event files for TensorBoard."""
+    _require("tensorboardX", "tensorboard")
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(str(path))
+
+    def track(progress: Progress) -> None:
+        for name, value in scalars(progress).items():
+            writer.add_scalar(name, value, progress.frames)
+        writer.flush()
+
+    return track
+
+
+def wandb_tracker(config: TrainingConfig, path: Path) -> Tracker:
+    """A run of Weights & Biases."""
+    _require("wandb", "wandb")
+    import wandb
+
+    run = wandb.init(project="bellsketch", config=config.plain(), dir=str(path), resume="allow", id=path.name)
+    return lambda progress: run.log(scalars(progress), step=progress.frames)
+
+
+def scalars(progress: Progress) -> dict[str, float]:
+    """Everything a record says, by seed."""
+    found = {f"{name}/seed_{row['seed']}": float(row[name]) for row in progress.records for name in SHOWN}
+    found |= {f"evaluation/seed_{row['seed']}": float(row["mean_return"]) for row in progress.evaluations}
+    return {**found, "frames_per_second": progress.frames_per_second}
+
+
+def _require(module: str, extra: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise InputError(f"{extra}: needs {module}, which is not installed; pip install {module}, or leave the flag out")
