@@ -7,6 +7,11 @@ from typing import Any
 from bellsketch.core.errors import InputError, UnknownNameError
 
 
+def _check_positive(config: Any, name: str) -> None:
+    if not getattr(config, name) > 0:
+        raise InputError(f"{name}={getattr(config, name)}: must be positive")
+
+
 @dataclasses.dataclass(frozen=True)
 class LearnerConfig:
     """How to learn (App. "Deep reinforcement learning implementation details")."""
@@ -224,8 +229,3 @@ def find_preset(name: str | None, environment: str) -> Preset:
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
     return PRESETS[name]
-
-
-def _check_positive(config: Any, name: str) -> None:
-    if not getattr(config, name) > 0:
-        raise InputError(f"{name}={getattr(config, name)}: must be positive")
