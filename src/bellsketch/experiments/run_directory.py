@@ -17,7 +17,7 @@ import pandas as pd
 
 import bellsketch
 from bellsketch.core.errors import BellsketchWarning, InputError
-from bellsketch.experiments.experiment import Cell, Record
+from bellsketch.experiments.experiment import Cell, Experiment, Record
 
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "piqp", "pandas", "matplotlib")
 FILES = ("cells.jsonl", "results.csv", "results.csv.gz", "figure.png", "figure.pdf", "claims.json", "config.json")
@@ -27,18 +27,20 @@ IDENTITY = ("experiment", "scale", "settings", "bellsketch")
 """Entries of the config that two runs must share for one to continue the other."""
 
 
-def describe_run(name: str, scale: str, settings: Any, command: str = "reproduce") -> dict[str, Any]:
+def describe_run(experiment: Experiment, scale: str, settings: Any) -> dict[str, Any]:
     """Everything needed to run it again."""
     plain = json.loads(json.dumps(dataclasses.asdict(settings)))
+    command = f"bellsketch {experiment.command} {experiment.name} --scale {scale}"
+    needed = [package for package in experiment.needs if package not in experiment.missing()]
     return {
-        "experiment": name,
+        "experiment": experiment.name,
         "scale": scale,
         "settings": plain,
-        "command": f"bellsketch {command} {name} --scale {scale}" + (f" --seed {settings.seed}" * bool(settings.seed)),
+        "command": command + (f" --seed {settings.seed}" * bool(settings.seed)),
         "bellsketch": bellsketch.__version__,
         "commit": _commit(),
         "python": platform.python_version(),
-        "versions": {package: importlib.metadata.version(package) for package in PACKAGES},
+        "versions": {package: importlib.metadata.version(package) for package in (*PACKAGES, *needed)},
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, JAX on {jax.devices()[0].device_kind}",
         "date": time.strftime("%Y-%m-%d"),
     }
