@@ -23,7 +23,7 @@ def _variant(label: str, colour: str, **options: object) -> Contender:
 COMPARISON = Comparison(
     "variant",
     {
-        "base": _variant("base: sigmoid, free intercept, m = 201", "C0"),
+        "base": _variant("base", "C0"),
         "constant": _variant("constant feature (the paper's)", "C1", form="constant"),
         "none": _variant("neither", "C3", form="none"),
         "gaussian": _variant("Gaussian", "C2", features="gaussian"),
@@ -47,6 +47,8 @@ def plot(records: pd.DataFrame) -> Figure:
     COMPARISON.plot_aggregates(axes[-1], records)
     for axis in axes[1:]:
         axis.set_yticklabels([])
+    words = "base: sigmoid features, free intercept, m = 201, default slope; the others differ from it in one thing"
+    figure.suptitle(words, fontsize=9)
     return figure
 
 

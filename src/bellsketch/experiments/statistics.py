@@ -36,7 +36,7 @@ def interquartile_mean(scores: Float[np.ndarray, "*b s k"]) -> Any:
     """
     flat = scores.reshape(*scores.shape[:-2], -1)
     # NaN sorts behind all numbers and would be trimmed as if it were the best run.
-    return np.where(np.isnan(flat).any(axis=-1), np.nan, scipy.stats.trim_mean(flat, 0.25, axis=-1))
+    return np.where(np.isnan(flat).any(axis=-1), np.nan, scipy.stats.trim_mean(flat, 0.25, axis=-1))[()]
 
 
 def seed_mean(scores: Float[np.ndarray, "*b s k"]) -> Any:
