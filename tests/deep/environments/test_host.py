@@ -116,7 +116,7 @@ def test_replay_holds_true_transitions_only():
             if not rows[t][4]:
                 _, _, reward, discount, _ = rows[t + 1]
                 true.add((*rows[t][0], actions[t, e], reward, discount, *rows[t + 1][0]))
-    batch, weight = replay.sample(jax.random.key(0), 3000, discount=1.0)
+    batch, weight = jax.jit(lambda memory, key: memory.sample(key, 3000, 1.0))(replay, jax.random.key(0))
     columns = (batch.observation, batch.action, batch.reward, batch.discount, batch.next_observation)
     table = np.concatenate([np.asarray(c).reshape(3000, -1) for c in columns], axis=1)[np.asarray(weight) > 0]
     sampled = set(map(tuple, table.tolist()))
