@@ -13,7 +13,7 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.environments.host import HostEnvironments
-from bellsketch.deep.environments.make import make_environment, make_host
+from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.loops.hosted import seed_of

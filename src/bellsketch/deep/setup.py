@@ -13,7 +13,7 @@ from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.factory import make_agent
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.host import HostEnvironments
-from bellsketch.deep.environments.make import make_environment, make_host
+from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.returns import Returns, find_returns
 from bellsketch.deep.loops.fused import FusedRunner
@@ -72,7 +72,7 @@ def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, confi
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
-    return HostedRunner(loop, functools.partial(make_host, config.environment), config.seeds)
+    return HostedRunner(loop, functools.partial(make_environment, config.environment), config.seeds)
 
 
 def make_criterion(name: str, returns: Returns) -> Criterion:

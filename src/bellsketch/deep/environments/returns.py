@@ -66,11 +66,11 @@ class Facts:
 
 
 MINATAR_HIGH = {
-    "Asterix-MinAtar": 20.0,
-    "Breakout-MinAtar": 20.0,
-    "Freeway-MinAtar": 20.0,
-    "Seaquest-MinAtar": 20.0,
-    "SpaceInvaders-MinAtar": 20.0,
+    "Asterix-MinAtar": 10.0,
+    "Breakout-MinAtar": 12.0,
+    "Freeway-MinAtar": 5.0,
+    "Seaquest-MinAtar": 15.0,
+    "SpaceInvaders-MinAtar": 25.0,
 }
 """Greatest discounted returns; the sum of a reward of 1 on each of 1000 steps is far from anything a game allows."""
 
@@ -136,8 +136,8 @@ def find_returns(
 ) -> Returns:
     """What is known of an environment's returns, or can be found out.
 
-    Bounds are of episodes as they are played, cut off at the environment's time limit of T steps. Values that are
-    bootstrapped beyond it may lie further out, by γᵀ/(1−γ) times the extreme reward.
+    An episode that is cut off at a time limit is learnt as if it went on, so that the limit bounds returns only where
+    nothing else does, at γ = 1.
 
     Args:
         environment: Its state is left alone: random play is of another one made like it.
@@ -151,7 +151,7 @@ def find_returns(
     if not 0 <= discount <= 1:
         raise InputError(f"discount={discount}: pass a number in [0, 1]")
     facts, listed, interval, how = _rewards(environment, rewards, reward_interval, seed)
-    limit = environment.max_episode_steps
+    limit = environment.max_episode_steps if discount == 1 else None
     if facts is None:
         least, most = _bounds(interval, (), discount, limit)
     else:
@@ -162,13 +162,13 @@ def find_returns(
     if not np.all(np.isfinite(bounds)):
         raise InputError(
             f"environment {environment.name!r}: unbounded return range with no range given, since rewards in "
-            f"{list(interval)} may go on forever at discount {discount}; pass low and high (--low, --high), or a "
+            f"{list(interval)} may go on forever at discount {discount}; pass low and high (--return-low, --return-high), or a "
             "discount below 1"
         )
     if not bounds[0] < bounds[1]:
         raise InputError(
             f"environment {environment.name!r}: returns in [{bounds[0]}, {bounds[1]}] ({how}) are no range; pass low "
-            "and high (--low, --high) with low < high"
+            "and high (--return-low, --return-high) with low < high"
         )
     return Returns(*bounds, listed, interval, f"{how}; {_how_bounded(facts, low, high, limit, discount)}")
 
