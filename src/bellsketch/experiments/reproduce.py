@@ -12,7 +12,8 @@ import pandas as pd
 from bellsketch.core.errors import InputError
 from bellsketch.experiments.claims import Claim, claims_json
 from bellsketch.experiments.experiment import Cell, Experiment, Record
-from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, replace_text, results_file
+from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, results_file
+from bellsketch.runs.files import replace_text
 
 
 def reproduce(
