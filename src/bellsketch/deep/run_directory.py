@@ -21,7 +21,7 @@ from bellsketch.runs.provenance import provenance
 
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium")
 TABLES = ("records.csv", "evaluations.csv", "times.csv")
-FILES = (*TABLES, "failure.npz", "evaluation.json", "figure.png", "config.json")
+CONTENTS = (*TABLES, "failure.npz", "figure.png", "play.gif", "tensorboard", "networks", "checkpoints")
 CHECKPOINT_SECONDS = 120.0
 
 
@@ -34,7 +34,9 @@ class TrainingDirectory:
     def __init__(self, path: Path, config: TrainingConfig, *, seconds: float = CHECKPOINT_SECONDS, fresh: bool = False):
         about = {"training": config.plain(), **provenance(PACKAGES)}
         self.path = path
-        self._claimed = ClaimedDirectory(path, about, identity=("training", "bellsketch"), files=FILES, fresh=fresh)
+        self._claimed = ClaimedDirectory(
+            path, about, identity=("training", "bellsketch"), contents=CONTENTS, fresh=fresh
+        )
         self._checkpoints = Checkpoints(path / "checkpoints")
         self._networks = Checkpoints(path / "networks", keep=1)
         self._seconds, self._last_save = seconds, time.monotonic()

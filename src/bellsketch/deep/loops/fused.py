@@ -36,6 +36,13 @@ class FusedRunner:
         """Whole episodes of each seed's network."""
         return self._play(keys, networks, num_episodes, epsilon)
 
+    def save_environments(self) -> None:
+        """They are part of the state."""
+
+    def restore_environments(self, state: LoopState, saved: bytes | None) -> LoopState:
+        """They are part of the state."""
+        return state
+
     def act(self, state: LoopState) -> LoopState:
         """One step of every environment of one seed."""
         state, action = self.loop.choose(state)
