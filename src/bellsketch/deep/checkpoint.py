@@ -39,7 +39,7 @@ MANIFEST, EXTRA, STATE = "manifest", "extra.json", "state"
 UNFINISHED = ".part"
 """Ends the name of a directory that is being written or deleted."""
 CHUNK_BYTES = 2**24
-"""Arrays are compressed in pieces of this size. Measured on 3 GB of noise: saved in 7 s, in one piece in 29 s."""
+"""Arrays are compressed in pieces of this size: on two cores Orbax reads 200 MB in 0.15 s, in one piece in 0.3 s."""
 BYTES = "__bytes__"
 
 
@@ -228,7 +228,7 @@ def _checksum(file: Path) -> int:
 @contextlib.contextmanager
 def _orbax() -> Iterator[ocp.Checkpointer]:
     with _leaving_logging_alone():
-        # OCDBT: a dozen files whatever the number of arrays. Compression: frames of a game become a few percent.
+        # OCDBT: a dozen files whatever the number of arrays. Compression: made-up sparse frames shrank to 2%.
         handler = ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=False, use_compression=True)
         with ocp.Checkpointer(handler) as checkpointer:
             yield checkpointer
