@@ -98,7 +98,7 @@ def test_sketch_dqn(reward, discount):
     found = agent.loss(KEY, network, target, step(reward, discount))
     assert float(found) == pytest.approx(expected, rel=1e-3)
     if discount == 0:
-        np.testing.assert_allclose(agent.backup(reward, False, chosen), FEATURES(reward), atol=1e-6)
+        np.testing.assert_allclose(agent.backup(reward, 0.0, chosen), FEATURES(reward), atol=1e-6)
 
 
 def test_an_unlisted_reward_never_becomes_another():
@@ -111,10 +111,10 @@ def test_an_interval_of_rewards():
     within = bs.interpolate_coefficients(FEATURES, bs.measures.Uniform(-2.8, 2.8), (-1.0, 1.0), 0.9)
     backup, following = RewardSpan(within), jnp.asarray(FEATURES(0.3), jnp.float32)
     matrix, offset = (np.asarray(x) for x in within.at(0.5))
-    np.testing.assert_allclose(backup(0.5, True, following), matrix @ FEATURES(0.3) + offset, atol=1e-4)
-    np.testing.assert_allclose(backup(0.5, False, following), FEATURES(0.5), atol=1e-6)
-    assert np.isnan(backup(1.5, True, following)).all()
-    assert np.isnan(backup(1.5, False, following)).all()
+    np.testing.assert_allclose(backup(0.5, 0.9, following), matrix @ FEATURES(0.3) + offset, atol=1e-4)
+    np.testing.assert_allclose(backup(0.5, 0.0, following), FEATURES(0.5), atol=1e-6)
+    assert np.isnan(backup(1.5, 0.9, following)).all()
+    assert np.isnan(backup(1.5, 0.0, following)).all()
 
 
 @pytest.mark.parametrize("name", AGENTS)
