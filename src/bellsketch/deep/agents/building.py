@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from bellsketch.core.backups import Backup, RewardSetAndSpan, RewardSpan, reward
 from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.core.features import FeatureMap
-from bellsketch.core.imputation import FINE_RATIO, MAX_FINE_ATOMS, Decoder
+from bellsketch.core.imputation import FINE_RATIO, Decoder
 from bellsketch.core.interpolation import interpolate_coefficients
 from bellsketch.core.measures import Uniform
 from bellsketch.core.ranges import ReturnRange
@@ -19,11 +18,12 @@ from bellsketch.core.regression import Regression
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.sketch_dqn import SketchDQN, SketchReport
 
-Form = Literal["free", "constant", "none"]
 INTERCEPTS = {"free": "free", "constant": "penalised", "none": "none"}
 """Of the regressions, in the words of ``fit_coefficients``."""
 TIE_BREAK = 1e-5
 """Of the decoder: the largest that Sketch-DP uses, because networks know sketches less well than regressions do."""
+SHOWN_ATOMS = 400
+"""Of decoded distributions, if features are fewer: 20 ms for each action, with twice as many 300."""
 COEFFICIENT_TOLERANCE = 0.01
 """Of the range of the features: the largest regression error that the paper trains with."""
 READOUT_TOLERANCE = 0.02
@@ -38,7 +38,7 @@ def build_sketch_dqn(
     rewards: Sequence[float] | None = None,
     reward_interval: tuple[float, float] | None = None,
     criterion: Criterion = MEAN,
-    form: Form = "free",
+    form: str = "free",
     double: bool = False,
 ) -> SketchDQN:
     """Everything that a Sketch-DQN needs, by regression on an even grid.
@@ -53,15 +53,15 @@ def build_sketch_dqn(
       criterion: what to be greedy in.
       form: of the regressions.
 
-        - ``free``: an intercept c_r that is not penalised, and exactly φ(r) at discount 0.
+        - ``free`` (default): an intercept c_r that is not penalised, and exactly φ(r) at discount 0.
         - ``constant``: the paper's. A constant feature, 1, is appended to φ and penalised like the others, for readouts
           too, and discount 0 is regressed like any other. The network does not predict the constant, and it is no part
           of the loss: between a hard-coded 1 and a target without gradient there is nothing to learn.
         - ``none``: φ alone, no intercept, and discount 0 regressed.
       double: as for every agent.
     """
-    if form not in get_args(Form):
-        raise InputError(f"form={form!r}: choose one of {', '.join(get_args(Form))}")
+    if form not in INTERCEPTS:
+        raise InputError(f"form={form!r}: choose one of {', '.join(INTERCEPTS)}")
     grid, intercept = regression_range.grid(margin=0.0), INTERCEPTS[form]
     phi = features(grid.locations[:: grid.locations.size // 1_000])
     if np.abs(phi).max() > 1 + 1e-6:
@@ -74,9 +74,14 @@ def build_sketch_dqn(
         error = max(error, mass.report.max_error)  # times φ(r), which is at most 1
     (fit,) = Regression(features, grid, intercept=intercept).fit(criterion)
     wanted = criterion(grid.locations)
-    off = np.abs(wanted - features(grid.locations) @ fit.matrix.T - fit.offset).mean(axis=0).max()
+    off = float(np.abs(wanted - features(grid.locations) @ fit.matrix.T - fit.offset).mean(axis=0).max())
     report = SketchReport(
-        _describe(features, regression_range), _describe_rewards(rewards, reward_interval), form, error, float(off)
+        _describe(features, regression_range),
+        _describe_rewards(rewards, reward_interval),
+        form,
+        error,
+        off,
+        fit.report.max_error,
     )
     if not error <= COEFFICIENT_TOLERANCE * np.ptp(phi) or not off <= READOUT_TOLERANCE * np.ptp(wanted):
         warnings.warn(
@@ -85,7 +90,7 @@ def build_sketch_dqn(
             BellsketchWarning,
             stacklevel=2,
         )
-    atoms = max(features.num_features, min(FINE_RATIO * features.num_features, MAX_FINE_ATOMS))
+    atoms = max(features.num_features, min(FINE_RATIO * features.num_features, SHOWN_ATOMS))
     return SketchDQN(
         backup,
         fit.matrix.astype(np.float32),

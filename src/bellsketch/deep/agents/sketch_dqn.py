@@ -28,7 +28,9 @@ class SketchReport:
     coefficient_error: float
     """The largest |φ(r + γg) − A_r φ(g) − c_r| on the regression grid, discount 0 included where it is regressed."""
     readout_error: float
-    """The mean |f(g) − ⟨β, φ(g)⟩ − b| on the grid, the worst of all f: the largest is 1/2 for any f that jumps by 1."""
+    """The mean |f(g) − ⟨β, φ(g)⟩ − b| on the grid, for the worst f."""
+    largest_readout_error: float
+    """Likewise the largest, which is 1/2 for any f that jumps by 1."""
 
     def __str__(self) -> str:
         return (
