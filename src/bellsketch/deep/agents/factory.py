@@ -2,29 +2,23 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
-from bellsketch.core.backups import RewardSet, RewardSpan, reward_set
-from bellsketch.core.coefficients import fit_coefficients
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.families import make_features
-from bellsketch.core.features import FeatureMap
-from bellsketch.core.interpolation import interpolate_coefficients
-from bellsketch.core.measures import Uniform
-from bellsketch.core.ranges import ReturnRange
-from bellsketch.core.readout import fit_readout
+from bellsketch.core.ranges import GRID_MARGIN, ReturnRange
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.agents.building import build_sketch_dqn
 from bellsketch.deep.agents.c51 import C51
 from bellsketch.deep.agents.dqn import DQN
 from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.agents.qr_dqn import QRDQN
-from bellsketch.deep.agents.sketch_dqn import SketchDQN
 
-SIGNED = ("tanh", "erf")
-"""Families with features in [−1, 1]."""
+OF_SKETCHES = ("features", "slope_factor", "form", "interpolate")
+"""Options that other agents do not have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +38,7 @@ class Returns:
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig:
-    """Which agent. Options that it does not have are ignored."""
+    """Which agent, with what options."""
 
     name: str
     """dqn, c51, qr_dqn, iqn or sketch_dqn."""
@@ -54,16 +48,38 @@ class AgentConfig:
     """Feature family of a sketch."""
     slope_factor: float = 1.0
     """Multiplies the family's default slope."""
+    form: Literal["free", "constant", "none"] = "free"
+    """Of a sketch's regressions: with a free intercept, with a penalised ``constant`` feature (the paper's) or ``none``
+    at all. See :func:`build_sketch_dqn`."""
+    interpolate: bool = False
+    """Whether a sketch has interpolated coefficients for rewards that are not listed, but between the least and the
+    greatest that there are. It has for all if none are listed."""
     double: bool = False
     """Double Q-learning."""
     num_steps: int = 1
-    """n of n-step returns: a sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ)."""
+    """n of n-step returns. A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of
+    them one after the other, whose errors would add up."""
+
+    def __post_init__(self) -> None:
+        if self.num is not None and self.num < 1:
+            raise InputError(f"num={self.num}: at least 1 is needed, or None for the published number")
+        if self.num_steps < 1:
+            raise InputError(f"num_steps={self.num_steps}: returns are over at least 1 step")
+        if not (self.slope_factor > 0 and np.isfinite(self.slope_factor)):
+            raise InputError(f"slope_factor={self.slope_factor}: must be positive and finite; 1 is the default slope")
 
 
 def make_agent(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion = MEAN) -> Agent:
     """The agent that a configuration describes."""
     if config.name not in AGENTS:
         raise UnknownNameError("agent", config.name, AGENTS)
+    if config.name != "sketch_dqn":
+        plain = AgentConfig(config.name)
+        for option in OF_SKETCHES:
+            if (value := getattr(config, option)) != (default := getattr(plain, option)):
+                raise InputError(f"{option}={value!r}: {config.name} has no such option; leave it at {default!r}")
+    if not 0 < discount <= 1:
+        raise InputError(f"discount={discount}: must lie in (0, 1]")
     return AGENTS[config.name](config, returns, discount, criterion)
 
 
@@ -89,34 +105,20 @@ def _iqn(config: AgentConfig, returns: Returns, discount: float, criterion: Crit
 def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
     span = ReturnRange(returns.low, returns.high)
     features = make_features(config.features, span, config.num or 201, slope_factor=config.slope_factor)
-    weights, offsets = _readouts(features, span, criterion)
-    backup = _backup(features, span, returns, discount**config.num_steps, config.num_steps)
-    return SketchDQN(backup, weights, offsets, config.features in SIGNED, double=config.double)
-
-
-def _backup(
-    features: FeatureMap, span: ReturnRange, returns: Returns, discount: float, num_steps: int
-) -> RewardSet | RewardSpan:
-    """Of a finite set of rewards, or of all in an interval: sums of several rewards are too many to list."""
-    if returns.rewards is not None and num_steps == 1:
-        fit = fit_coefficients(features, span.grid(), returns.rewards, (discount, 0.0))
-        return reward_set(fit, discount)
-    low, high = (num_steps * end for end in returns.reward_interval)
-    grid = span.grid().locations
-    mu = Uniform(float(grid.min()), float(grid.max()))
-    return RewardSpan(interpolate_coefficients(features, mu, (min(low, 0.0), max(high, 0.0)), discount))
-
-
-def _readouts(features: FeatureMap, span: ReturnRange, criterion: Criterion) -> tuple[np.ndarray, np.ndarray]:
-    """β and b of each f_j."""
-    grid = span.grid()
-    count = criterion(np.zeros(1)).shape[1]
-    fits = [fit_readout(features, _component(criterion, j), grid) for j in range(count)]
-    return np.stack([fit.weights for fit in fits]).astype(np.float32), np.array([f.offset for f in fits], np.float32)
-
-
-def _component(criterion: Criterion, j: int) -> Callable[[np.ndarray], Any]:
-    return lambda g: criterion(g)[:, j]
+    # Sums of several rewards are too many to list.
+    listed = returns.rewards if config.num_steps == 1 else None
+    low, high = (config.num_steps * end for end in returns.reward_interval)
+    interval = (min(low, 0.0), max(high, 0.0)) if listed is None or config.interpolate else None
+    return build_sketch_dqn(
+        features,
+        span.expand(GRID_MARGIN),
+        discount**config.num_steps,
+        rewards=listed,
+        reward_interval=interval,
+        criterion=criterion,
+        form=config.form,
+        double=config.double,
+    )
 
 
 AGENTS: dict[str, Callable[[AgentConfig, Returns, float, Criterion], Agent]] = {
