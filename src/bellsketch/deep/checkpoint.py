@@ -121,6 +121,12 @@ class Checkpoints:
         self._warn(-1, {})
         return None
 
+    def forget_after(self, step: int) -> None:
+        """Delete what is later than a step that a run goes back to."""
+        for later in self.steps():
+            if later > step:
+                self._delete(later)
+
     def _warn(self, step: int, faults: dict[int, str]) -> None:
         """Of what is newer than the step that is used."""
         self._damaged |= set(faults)

@@ -49,13 +49,16 @@ class TrainingDirectory:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
         found = self._checkpoints.restore(setup.shape())
         step, state, extra = found if found is not None else (-1, None, {})
+        self._networks.forget_after(step)
         for name in TABLES:
             _cut_back(self.path / name, step)
         if found is not None:
             state = setup.runner.restore_environments(state, extra.get("environments"))
         return state
 
-    def append(self, records: list[dict[str, Any]], evaluations: list[dict[str, Any]], frames_per_second: float) -> None:
+    def append(
+        self, records: list[dict[str, Any]], evaluations: list[dict[str, Any]], frames_per_second: float
+    ) -> None:
         """Add to the tables."""
         timed = [{"frames": records[0]["frames"], "frames_per_second": round(frames_per_second, 1)}]
         for name, rows in zip(TABLES, (records, evaluations, timed), strict=True):

@@ -37,6 +37,19 @@ class Setup:
         """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one."""
         return jax.vmap(jax.random.key)(self.config.seed + jax.numpy.arange(self.config.seeds))
 
+    def describe(self) -> str:
+        """What will be learnt from what, for people to read."""
+        rewards = self.returns.rewards
+        paid = (
+            f"rewards {', '.join(f'{r:g}' for r in rewards)}"
+            if rewards is not None
+            else (f"rewards in [{self.returns.reward_interval[0]:g}, {self.returns.reward_interval[1]:g}]")
+        )
+        return (
+            f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
+            f" {self.config.agent}: {self.agent.summary}"
+        )
+
     def shape(self) -> LoopState:
         """The shapes of a state, without a state."""
         return jax.eval_shape(self.runner.init, self.keys)
@@ -55,7 +68,9 @@ def set_up(config: TrainingConfig) -> Setup:
         reward_interval=given.reward_interval,
         seed=config.seed,
     )
-    agent = make_agent(config.agent, config.options, returns, config.loop.discount, make_criterion(config.risk, returns))
+    agent = make_agent(
+        config.agent, config.options, returns, config.loop.discount, make_criterion(config.risk, returns)
+    )
     loop = Loop(agent, environment.space, config.learner, config.loop)
     return Setup(config, returns, agent, _runner(loop, environment, config))
 

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -185,7 +184,7 @@ def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDire
         kept = f" The batch is in {directory.keep_batch(failure.batch)}; {directory.last_good}."
     where = f"seed {setup.config.seed + index}, frame {int(failure.steps):,}"
     batch = failure.batch
-    unknown = setup.agent.unknown_rewards(batch.reward, batch.discount)
+    unknown = batch.reward[setup.agent.unknown_rewards(batch.reward, batch.discount)]
     error: BellsketchError
     if len(unknown):
         error = MissingRewardError(

@@ -16,9 +16,7 @@ from bellsketch.deep.environments.returns import (
     HOST_FACTS,
     MINATAR_HIGH,
     NATIVE_FACTS,
-    Returns,
     find_returns,
-    known_returns,
     random_rewards,
 )
 
@@ -256,12 +254,3 @@ def test_endless_sums_need_a_range():
     nothing = HostEnvironments("toy_environments:Shows-v0", options={"space": spaces.Discrete(2), "rewards": (0.0,)})
     with pytest.raises(InputError, match="--low"):
         find_returns(nothing, 0.9)
-
-
-def test_known_returns():
-    returns = known_returns([1, 0, -2], 0.9, 5)
-    assert (returns.rewards, returns.reward_interval) == ((-2, 0, 1), (-2, 1))
-    assert (returns.low, returns.high) == pytest.approx((-2 * 4.0951, 4.0951))
-    assert known_returns([1], 1.0, 5).high == 5
-    with pytest.raises(InputError):
-        Returns(0.0, np.inf, None, (0.0, 1.0))

@@ -3,7 +3,7 @@
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment, make_native
-from bellsketch.deep.environments.returns import Returns, find_returns, known_returns
+from bellsketch.deep.environments.returns import Returns, find_returns
 from bellsketch.deep.environments.step import Space, Step
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Space",
     "Step",
     "find_returns",
-    "known_returns",
     "make_environment",
     "make_native",
 ]

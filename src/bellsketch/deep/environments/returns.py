@@ -116,14 +116,6 @@ HOST_FACTS = {
 """Of Gymnasium 1.3.0, read off its source."""
 
 
-def known_returns(rewards: Sequence[float], discount: float, max_steps: int | None = None) -> Returns:
-    """Returns between the extremes that rewards could add up to, over an episode of at most ``max_steps``."""
-    ends = (float(min(rewards)), float(max(rewards)))
-    low, high = _bounds(ends, (), discount, max_steps)
-    source = f"extremes of rewards {_listed(rewards)} over {_length(max_steps)} at discount {discount}"
-    return Returns(low, high, tuple(sorted(set(map(float, rewards)))), ends, source)
-
-
 def find_returns(
     environment: NativeEnvironment | HostEnvironments,
     discount: float,
@@ -162,8 +154,8 @@ def find_returns(
     if not np.all(np.isfinite(bounds)):
         raise InputError(
             f"environment {environment.name!r}: unbounded return range with no range given, since rewards in "
-            f"{list(interval)} may go on forever at discount {discount}; pass low and high (--return-low, --return-high), or a "
-            "discount below 1"
+            f"{list(interval)} may go on forever at discount {discount}; pass low and high (--return-low, "
+            "--return-high), or a discount below 1"
         )
     if not bounds[0] < bounds[1]:
         raise InputError(
@@ -309,7 +301,3 @@ def _how_bounded(facts: Facts | None, low: float | None, high: float | None, lim
 
 def _length(max_steps: int | None) -> str:
     return "episodes of any length" if max_steps is None else f"episodes of at most {max_steps} steps"
-
-
-def _listed(rewards: Sequence[float]) -> str:
-    return ", ".join(f"{reward:g}" for reward in sorted(set(rewards)))

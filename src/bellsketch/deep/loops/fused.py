@@ -71,9 +71,9 @@ class FusedRunner:
         return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: eqx.filter_vmap(body)(s), state)
 
     def _play_all(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
-        return eqx.filter_vmap(lambda key, network: play(key, self.loop.agent, network, self.environment, num_episodes, epsilon))(
-            keys, networks
-        )
+        return eqx.filter_vmap(
+            lambda key, network: play(key, self.loop.agent, network, self.environment, num_episodes, epsilon)
+        )(keys, networks)
 
 
 def _repeat(body: Any, state: LoopState, times: int) -> LoopState:
