@@ -24,6 +24,9 @@ TABLES = ("records.csv", "evaluations.csv", "times.csv")
 CONTENTS = (*TABLES, "failure.npz", "figure.png", "play.gif", "tensorboard", "networks", "checkpoints")
 CHECKPOINT_SECONDS = 120.0
 
+Row = dict[str, Any]
+"""Of a table."""
+
 
 class TrainingDirectory:
     """``config.json``, ``records.csv``, ``evaluations.csv``, ``times.csv``, ``networks/`` and ``checkpoints/``.
@@ -48,17 +51,16 @@ class TrainingDirectory:
     def restore(self, setup: Setup) -> LoopState | None:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
         found = self._checkpoints.restore(setup.shape())
-        step, state, extra = found if found is not None else (-1, None, {})
+        step = -1 if found is None else found[0]
         self._networks.forget_after(step)
         for name in TABLES:
             _cut_back(self.path / name, step)
-        if found is not None:
-            state = setup.runner.restore_environments(state, extra.get("environments"))
-        return state
+        if found is None:
+            return None
+        _, state, extra = found
+        return setup.runner.restore_environments(state, extra.get("environments"))
 
-    def append(
-        self, records: list[dict[str, Any]], evaluations: list[dict[str, Any]], frames_per_second: float
-    ) -> None:
+    def append(self, records: list[Row], evaluations: list[Row], frames_per_second: float) -> None:
         """Add to the tables."""
         timed = [{"frames": records[0]["frames"], "frames_per_second": round(frames_per_second, 1)}]
         for name, rows in zip(TABLES, (records, evaluations, timed), strict=True):
@@ -77,7 +79,8 @@ class TrainingDirectory:
     def keep_batch(self, batch: Transition) -> Path:
         """Write a batch down for inspection."""
         path = self.path / "failure.npz"
-        np.savez(path, **{name: np.asarray(value) for name, value in batch._asdict().items()})
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in batch._asdict().items()}
+        np.savez(path, **arrays)
         return path
 
     @property

@@ -68,9 +68,8 @@ def set_up(config: TrainingConfig) -> Setup:
         reward_interval=given.reward_interval,
         seed=config.seed,
     )
-    agent = make_agent(
-        config.agent, config.options, returns, config.loop.discount, make_criterion(config.risk, returns)
-    )
+    criterion = make_criterion(config.risk, returns)
+    agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
     loop = Loop(agent, environment.space, config.learner, config.loop)
     return Setup(config, returns, agent, _runner(loop, environment, config))
 
@@ -87,7 +86,8 @@ def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, confi
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
-    return HostedRunner(loop, functools.partial(make_environment, config.environment), config.seeds)
+    make: Any = functools.partial(make_environment, config.environment)
+    return HostedRunner(loop, make, config.seeds)
 
 
 def make_criterion(name: str, returns: Returns) -> Criterion:

@@ -71,9 +71,10 @@ class FusedRunner:
         return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: eqx.filter_vmap(body)(s), state)
 
     def _play_all(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
-        return eqx.filter_vmap(
-            lambda key, network: play(key, self.loop.agent, network, self.environment, num_episodes, epsilon)
-        )(keys, networks)
+        agent, environment = self.loop.agent, self.environment
+        return eqx.filter_vmap(lambda key, network: play(key, agent, network, environment, num_episodes, epsilon))(
+            keys, networks
+        )
 
 
 def _repeat(body: Any, state: LoopState, times: int) -> LoopState:
