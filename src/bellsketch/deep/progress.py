@@ -17,7 +17,7 @@ def progress_line(title: str, shown: bool) -> Iterator[Callable[[Progress], None
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[line]}"))
     bar = Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), disable=not shown)
     with bar:
-        task = bar.add_task(title, total=None, line="compiling")
+        task = bar.add_task(title, total=None, line="starting")
         yield lambda progress: bar.update(
             task, completed=progress.frames, total=progress.total_frames, line=describe(progress)
         )

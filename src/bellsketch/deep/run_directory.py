@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 import pandas as pd
 
@@ -92,7 +91,7 @@ class TrainingDirectory:
 
 def read_networks(path: Path, like: Any) -> tuple[int, Any]:
     """The latest networks of a run, with their frame."""
-    found = Checkpoints(path / "networks").restore(eqx.filter(like, eqx.is_array))
+    found = Checkpoints(path / "networks").restore(like)
     if found is None:
         raise InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
     return found[0], found[1]

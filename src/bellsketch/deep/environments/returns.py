@@ -296,8 +296,5 @@ def _how_bounded(facts: Facts | None, low: float | None, high: float | None, lim
     given = "".join(f", {name} as given" for name, end in (("low", low), ("high", high)) if end is not None)
     if facts is not None and facts.high is not None:
         return f"highest return as measured{given}"
-    return f"returns over {_length(limit)} at discount {discount:g}{given}"
-
-
-def _length(max_steps: int | None) -> str:
-    return "episodes of any length" if max_steps is None else f"episodes of at most {max_steps} steps"
+    over = "" if limit is None else f" in {limit} steps"
+    return f"returns as far as they go{over} at discount {discount:g}{given}"
