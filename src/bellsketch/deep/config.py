@@ -223,14 +223,14 @@ PRESETS: dict[str, Preset] = {
     "paper": Preset(200_000_000, LearnerConfig(), LoopConfig()),
     "minatar": Preset(
         2_000_000,
-        LearnerConfig(learning_rate=2.5e-4, target_period=250),
+        LearnerConfig(learning_rate=5e-4, target_period=250),
         LoopConfig(
-            num_environments=8,
-            update_period=8,
-            batch_size=64,
+            num_environments=16,
+            update_period=16,
+            batch_size=128,
             replay_capacity=100_000,
             learning_starts=5_000,
-            exploration_steps=200_000,
+            exploration_steps=100_000,
         ),
     ),
     "small": Preset(
