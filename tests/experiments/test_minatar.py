@@ -96,8 +96,8 @@ class TestScores:
         assert (table["low"] <= table["score"]).all()
         assert (table["score"] <= table["high"]).all()
         assert not table.isna().any(axis=None)
-        assert list(table["game"])[-1] == "all, normalised"
-        assert list(table["game"])[0] == "Asterix"
+        assert table["game"].iloc[-1] == "all, normalised"
+        assert table["game"].iloc[0] == "Asterix"
 
 
 class TestClaims:

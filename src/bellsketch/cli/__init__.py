@@ -58,7 +58,7 @@ def _parse(arguments: list[str]) -> Any:
         every = tuple(Annotated[_load(c), tyro.conf.subcommand(c, prefix_name=False)] for c in COMMANDS)  # type: ignore[misc]
         return tyro.cli(Union[every], prog="bellsketch", description=bellsketch.__doc__, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
     command, prog = _load(name), f"bellsketch {name}"
-    parsed = tyro.cli(command, prog=prog, args=rest)
+    parsed: Any = tyro.cli(command, prog=prog, args=rest)
     if hasattr(parsed, "with_preset"):  # defaults that depend on other arguments: read them again, over these
         return tyro.cli(command, prog=prog, args=rest, default=parsed.with_preset())
     return parsed

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from bellsketch.core.errors import InputError
-from bellsketch.deep.pictures import plot_runs
+from bellsketch.deep.curves import plot_runs
 from bellsketch.deep.run import load_curves
 
 

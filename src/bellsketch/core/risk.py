@@ -6,11 +6,13 @@ conditional value at risk is one of them: CVaR_α(G) = max_c { c − E[(c − G)
 
 import dataclasses
 from abc import ABC, abstractmethod
+from typing import final
 
 import numpy as np
 from jaxtyping import Float
 
 from bellsketch.core.arrays import Array, namespace
+from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 
 THRESHOLDS = 101
@@ -23,6 +25,13 @@ class Criterion(ABC):
     @abstractmethod
     def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         """f_j at each return."""
+
+    @final
+    def of(self, distribution: AtomicDistribution) -> Float[Array, "*batch"]:
+        """The value of each distribution of a batch."""
+        z, p = distribution.locations, distribution.probabilities
+        values = self(z.reshape(-1)).reshape(*z.shape, -1)
+        return (p[..., None] * values).sum(axis=-2).max(axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +72,11 @@ class ExponentialUtility(Criterion):
 
 @dataclasses.dataclass(frozen=True)
 class CVaR(Criterion):
-    """The mean of the worst share ``level`` of returns in [low, high]."""
+    """The mean of the worst share ``level`` of returns in [low, high].
+
+    Only so many c are tried, 2h from one to the next: the value is too low by at most max(1, 1/level − 1) h.
+    :meth:`AtomicDistribution.cvar` is exact.
+    """
 
     level: float
     low: float

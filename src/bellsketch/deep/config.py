@@ -1,8 +1,9 @@
-"""What a training run is told: plain values, the same from Python and from the command line. Defaults are the paper's."""
+"""What a training run is told: plain values, from Python and from the command line. Defaults are the paper's."""
 
 import dataclasses
 import json
-from typing import Any
+import math
+from typing import Any, Literal
 
 from bellsketch.core.errors import InputError, UnknownNameError
 
@@ -10,6 +11,37 @@ from bellsketch.core.errors import InputError, UnknownNameError
 def _check_positive(config: Any, name: str) -> None:
     if not getattr(config, name) > 0:
         raise InputError(f"{name}={getattr(config, name)}: must be positive")
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig:
+    """Options of an agent."""
+
+    num: int | None = None
+    """Atoms, quantiles, levels or features; by default as published."""
+    features: str = "sigmoid"
+    """Feature family of a sketch."""
+    slope_factor: float = 1.0
+    """Multiplies the family's default slope."""
+    form: Literal["free", "constant", "none"] = "free"
+    """Of a sketch's regressions: with a free intercept, with a penalised ``constant`` feature (the paper's) or ``none``
+    at all. See :func:`build_sketch_dqn`."""
+    interpolate: bool = False
+    """Whether a sketch has interpolated coefficients for rewards that are not listed, but between the least and the
+    greatest that there are. It has for all if none are listed."""
+    double: bool = False
+    """Double Q-learning."""
+    num_steps: int = 1
+    """n of n-step returns. A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of
+    them one after the other, whose errors would add up."""
+
+    def __post_init__(self) -> None:
+        if self.num is not None and self.num < 1:
+            raise InputError(f"num={self.num}: at least 1 is needed, or None for the published number")
+        if self.num_steps < 1:
+            raise InputError(f"num_steps={self.num_steps}: returns are over at least 1 step")
+        if not (self.slope_factor > 0 and math.isfinite(self.slope_factor)):
+            raise InputError(f"slope_factor={self.slope_factor}: must be positive and finite; 1 is the default slope")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,14 +223,14 @@ PRESETS: dict[str, Preset] = {
     "paper": Preset(200_000_000, LearnerConfig(), LoopConfig()),
     "minatar": Preset(
         2_000_000,
-        LearnerConfig(learning_rate=2.5e-4, target_period=250),
+        LearnerConfig(learning_rate=5e-4, target_period=250),
         LoopConfig(
-            num_environments=8,
-            update_period=8,
-            batch_size=64,
+            num_environments=16,
+            update_period=16,
+            batch_size=128,
             replay_capacity=100_000,
             learning_starts=5_000,
-            exploration_steps=200_000,
+            exploration_steps=100_000,
         ),
     ),
     "small": Preset(

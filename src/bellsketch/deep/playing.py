@@ -13,7 +13,7 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.environments.host import HostEnvironments
-from bellsketch.deep.environments.make import make_environment, make_host
+from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.loops.hosted import seed_of
@@ -41,7 +41,7 @@ def moments(run: Run, *, seed_index: int = 0, seed: int = 0, max_steps: int = 1_
         raise InputError(f"seed_index={seed_index}: the run has {run.config.seeds} seeds, counted from 0")
     agent, network = run.setup.agent, seed_of(run.networks, seed_index)
     epsilon = run.config.evaluation.evaluation_epsilon
-    player = _Player(run.config.environment, seed)
+    player = _player(run.config.environment, seed)
     choose = eqx.filter_jit(lambda key, observation: choose_actions(key, agent, network, observation[None], epsilon)[0])
     values = eqx.filter_jit(lambda key, observation: agent.action_values(key, network, observation))
     key, step, total = jax.random.key(seed), player.reset(), 0.0
@@ -51,7 +51,7 @@ def moments(run: Run, *, seed_index: int = 0, seed: int = 0, max_steps: int = 1_
         action = int(choose(key_action, observation))
         yield Moment(
             np.asarray(observation),
-            player.rendered(),
+            player.render(),
             agent.distribution(key_values, network, observation),
             np.asarray(values(key_values, observation)),
             action,
@@ -61,46 +61,53 @@ def moments(run: Run, *, seed_index: int = 0, seed: int = 0, max_steps: int = 1_
         total += float(step.reward)
         if step.ended:
             break
-    player.close()
 
 
-class _Player:
-    """One environment, wherever it runs."""
+class _NativePlayer:
+    """One environment on the device."""
 
-    def __init__(self, name: str, seed: int):
-        environment = make_environment(name)
-        self._seed, self._key = seed, jax.random.key(seed)
-        self._native = environment if isinstance(environment, NativeEnvironment) else None
-        self._host: HostEnvironments | None = None
-        if self._native is None:
-            environment.close()
-            self._host = make_host(name, 1, render=True)
-        self._step = jax.jit(environment.step) if self._native is not None else None
-        self._inner: Any = None
-        self._last: Any = None
+    def __init__(self, environment: NativeEnvironment, seed: int):
+        self._key = jax.random.key(seed)
+        self._reset, self._step = jax.jit(environment.reset), jax.jit(environment.step)
+        self._now: Any = None
 
     def reset(self) -> Step:
-        if self._host is not None:
-            return _first(self._host.reset(self._seed))
-        self._inner, self._last = self._native.reset(self._next_key())
-        return self._last
+        self._now = self._reset(self._next_key())
+        return self._now[1]
 
     def step(self, action: int) -> Step:
-        if self._host is not None:
-            return _first(self._host.step(np.array([action])))
-        self._inner, self._last = self._step(self._next_key(), self._inner, self._last, action)
-        return self._last
+        self._now = self._step(self._next_key(), *self._now, action)
+        return self._now[1]
 
-    def rendered(self) -> np.ndarray | None:
-        return None if self._host is None else self._host.render()
-
-    def close(self) -> None:
-        if self._host is not None:
-            self._host.close()
+    def render(self) -> np.ndarray | None:
+        return None
 
     def _next_key(self) -> jax.Array:
         self._key, key = jax.random.split(self._key)
         return key
+
+
+class _HostPlayer:
+    """One environment on the host."""
+
+    def __init__(self, environments: HostEnvironments, seed: int):
+        self._environments, self._seed = environments, seed
+
+    def reset(self) -> Step:
+        return _first(self._environments.reset(self._seed))
+
+    def step(self, action: int) -> Step:
+        return _first(self._environments.step(np.array([action])))
+
+    def render(self) -> np.ndarray | None:
+        return self._environments.render()
+
+
+def _player(name: str, seed: int) -> _NativePlayer | _HostPlayer:
+    environment = make_environment(name, render=True)
+    if isinstance(environment, NativeEnvironment):
+        return _NativePlayer(environment, seed)
+    return _HostPlayer(environment, seed)
 
 
 def _first(step: Step) -> Step:

@@ -15,11 +15,9 @@ from bellsketch.deep.training import Progress
 def progress_line(title: str, shown: bool) -> Iterator[Callable[[Progress], None]]:
     """Yields a function that shows a record: frames, frames/s, return, loss, ε and the time left."""
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[line]}"))
-    bar = Bar(
-        *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), disable=not shown
-    )
+    bar = Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), disable=not shown)
     with bar:
-        task = bar.add_task(title, total=None, line="compiling")
+        task = bar.add_task(title, total=None, line="starting")
         yield lambda progress: bar.update(
             task, completed=progress.frames, total=progress.total_frames, line=describe(progress)
         )

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -17,14 +15,12 @@ from bellsketch.deep import run_directory
 from bellsketch.deep.config import (
     AgentConfig,
     EvaluationConfig,
-    LearnerConfig,
-    LoopConfig,
     ReturnsConfig,
     TrainingConfig,
     find_preset,
 )
-from bellsketch.deep.evaluation import Episodes
 from bellsketch.deep.curves import Curves, plot_runs
+from bellsketch.deep.evaluation import Episodes
 from bellsketch.deep.progress import progress_line
 from bellsketch.deep.run_directory import TrainingDirectory
 from bellsketch.deep.setup import Setup, set_up

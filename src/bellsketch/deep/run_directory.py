@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 import pandas as pd
 
@@ -21,8 +20,11 @@ from bellsketch.runs.provenance import provenance
 
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium")
 TABLES = ("records.csv", "evaluations.csv", "times.csv")
-FILES = (*TABLES, "failure.npz", "evaluation.json", "figure.png", "config.json")
+CONTENTS = (*TABLES, "failure.npz", "figure.png", "play.gif", "tensorboard", "networks", "checkpoints")
 CHECKPOINT_SECONDS = 120.0
+
+Row = dict[str, Any]
+"""Of a table."""
 
 
 class TrainingDirectory:
@@ -34,7 +36,9 @@ class TrainingDirectory:
     def __init__(self, path: Path, config: TrainingConfig, *, seconds: float = CHECKPOINT_SECONDS, fresh: bool = False):
         about = {"training": config.plain(), **provenance(PACKAGES)}
         self.path = path
-        self._claimed = ClaimedDirectory(path, about, identity=("training", "bellsketch"), files=FILES, fresh=fresh)
+        self._claimed = ClaimedDirectory(
+            path, about, identity=("training", "bellsketch"), contents=CONTENTS, fresh=fresh
+        )
         self._checkpoints = Checkpoints(path / "checkpoints")
         self._networks = Checkpoints(path / "networks", keep=1)
         self._seconds, self._last_save = seconds, time.monotonic()
@@ -46,14 +50,16 @@ class TrainingDirectory:
     def restore(self, setup: Setup) -> LoopState | None:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
         found = self._checkpoints.restore(setup.shape())
-        step, state, extra = found if found is not None else (-1, None, {})
+        step = -1 if found is None else found[0]
+        self._networks.forget_after(step)
         for name in TABLES:
             _cut_back(self.path / name, step)
-        if found is not None:
-            state = setup.runner.restore_environments(state, extra.get("environments"))
-        return state
+        if found is None:
+            return None
+        _, state, extra = found
+        return setup.runner.restore_environments(state, extra.get("environments"))
 
-    def append(self, records: list[dict[str, Any]], evaluations: list[dict[str, Any]], frames_per_second: float) -> None:
+    def append(self, records: list[Row], evaluations: list[Row], frames_per_second: float) -> None:
         """Add to the tables."""
         timed = [{"frames": records[0]["frames"], "frames_per_second": round(frames_per_second, 1)}]
         for name, rows in zip(TABLES, (records, evaluations, timed), strict=True):
@@ -72,7 +78,8 @@ class TrainingDirectory:
     def keep_batch(self, batch: Transition) -> Path:
         """Write a batch down for inspection."""
         path = self.path / "failure.npz"
-        np.savez(path, **{name: np.asarray(value) for name, value in batch._asdict().items()})
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in batch._asdict().items()}
+        np.savez(path, **arrays)
         return path
 
     @property
@@ -84,7 +91,7 @@ class TrainingDirectory:
 
 def read_networks(path: Path, like: Any) -> tuple[int, Any]:
     """The latest networks of a run, with their frame."""
-    found = Checkpoints(path / "networks").restore(eqx.filter(like, eqx.is_array))
+    found = Checkpoints(path / "networks").restore(like)
     if found is None:
         raise InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
     return found[0], found[1]

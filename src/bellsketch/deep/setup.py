@@ -13,7 +13,7 @@ from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.factory import make_agent
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.host import HostEnvironments
-from bellsketch.deep.environments.make import make_environment, make_host
+from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.returns import Returns, find_returns
 from bellsketch.deep.loops.fused import FusedRunner
@@ -37,6 +37,19 @@ class Setup:
         """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one."""
         return jax.vmap(jax.random.key)(self.config.seed + jax.numpy.arange(self.config.seeds))
 
+    def describe(self) -> str:
+        """What will be learnt from what, for people to read."""
+        rewards = self.returns.rewards
+        paid = (
+            f"rewards {', '.join(f'{r:g}' for r in rewards)}"
+            if rewards is not None
+            else (f"rewards in [{self.returns.reward_interval[0]:g}, {self.returns.reward_interval[1]:g}]")
+        )
+        return (
+            f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
+            f" {self.config.agent}: {self.agent.summary}"
+        )
+
     def shape(self) -> LoopState:
         """The shapes of a state, without a state."""
         return jax.eval_shape(self.runner.init, self.keys)
@@ -55,7 +68,8 @@ def set_up(config: TrainingConfig) -> Setup:
         reward_interval=given.reward_interval,
         seed=config.seed,
     )
-    agent = make_agent(config.agent, config.options, returns, config.loop.discount, make_criterion(config.risk, returns))
+    criterion = make_criterion(config.risk, returns)
+    agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
     loop = Loop(agent, environment.space, config.learner, config.loop)
     return Setup(config, returns, agent, _runner(loop, environment, config))
 
@@ -72,7 +86,8 @@ def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, confi
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
-    return HostedRunner(loop, functools.partial(make_host, config.environment), config.seeds)
+    make: Any = functools.partial(make_environment, config.environment)
+    return HostedRunner(loop, make, config.seeds)
 
 
 def make_criterion(name: str, returns: Returns) -> Criterion:

@@ -45,4 +45,6 @@ def scalars(progress: Progress) -> dict[str, float]:
 
 def _require(module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise InputError(f"{extra}: needs {module}, which is not installed; pip install {module}, or leave the flag out")
+        raise InputError(
+            f"{extra}: needs {module}, which is not installed; pip install {module}, or leave the flag out"
+        )

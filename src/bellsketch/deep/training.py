@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -185,18 +184,14 @@ def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDire
         kept = f" The batch is in {directory.keep_batch(failure.batch)}; {directory.last_good}."
     where = f"seed {setup.config.seed + index}, frame {int(failure.steps):,}"
     batch = failure.batch
-    unknown = setup.agent.unknown_rewards(batch.reward, batch.discount)
-    error: BellsketchError
+    unknown = batch.reward[setup.agent.unknown_rewards(batch.reward, batch.discount)]
     if len(unknown):
-        error = MissingRewardError(
+        return MissingRewardError(
             f"{where}: the environment paid {unknown[0]:g}, for which the agent has no coefficients"
             f" ({setup.returns.source}). Nothing was learnt from that batch. Pass --rewards with all of them, or"
             f" --reward-interval LOW HIGH.{kept}"
         )
-    else:
-        error = DivergenceError(
-            f"{where}: the loss or its gradient is not finite. Nothing was learnt from that batch. Try a smaller"
-            f" --learning-rate, and look at the rewards and observations in the batch.{kept}"
-        )
-    error.batch = batch  # type: ignore[attr-defined]
-    return error
+    return DivergenceError(
+        f"{where}: the loss or its gradient is not finite. Nothing was learnt from that batch. Try a smaller"
+        f" --learning-rate, and look at the rewards and observations in the batch.{kept}"
+    )

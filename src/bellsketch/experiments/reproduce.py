@@ -12,7 +12,8 @@ import pandas as pd
 from bellsketch.core.errors import InputError
 from bellsketch.experiments.claims import Claim, claims_json
 from bellsketch.experiments.experiment import Cell, Experiment, Record
-from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, replace_text, results_file
+from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, results_file
+from bellsketch.runs.files import replace_text
 
 THREADS = 2
 """Cells at a time that share a device: one computes, the next is compiled."""
@@ -44,7 +45,7 @@ def reproduce(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs}: must be at least 1")
     settings = experiment.settings(scale, seed)
-    if (missing := experiment.missing()) and not results_file(out).exists():
+    if (missing := experiment.missing()) and (fresh or not results_file(out).exists()):
         raise InputError(
             f"{experiment.name} needs {', '.join(missing)}, which is not installed: pip install 'bellsketch[deep]'"
         )

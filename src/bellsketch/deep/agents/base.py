@@ -8,8 +8,10 @@ from typing import Any, final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
+from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.deep.networks import HIDDEN, HeadedTorso, Torso
 from bellsketch.deep.transition import Transition
 
@@ -22,6 +24,11 @@ class Agent(ABC):
     """Whether the online network chooses the action that the target network evaluates."""
     num_steps: int = dataclasses.field(default=1, kw_only=True)
     """n of n-step returns, for whoever samples the transitions."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What it predicts, in a few words, and how exact what was computed beforehand is."""
 
     @abstractmethod
     def num_outputs(self) -> int:
@@ -36,6 +43,16 @@ class Agent(ABC):
     @abstractmethod
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         """What to be greedy in."""
+
+    @abstractmethod
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        """The predicted return distribution of each action, [a, n]. To look at; a sketch's is computed on the host."""
+
+    def unknown_rewards(
+        self, rewards: Float[np.ndarray, " b"], discounts: Float[np.ndarray, " b"]
+    ) -> Bool[np.ndarray, " b"]:
+        """Of which transitions the loss would be NaN, for want of a target. Most agents can learn from all."""
+        return np.zeros(np.shape(rewards), dtype=bool)
 
     @abstractmethod
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bellsketch.core.backups import PRECISE
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.projections import categorical_projection
@@ -36,12 +37,20 @@ class C51(Agent):
         """The atoms."""
         return np.linspace(self.low, self.high, self.num_atoms).astype(np.float32)
 
+    @property
+    def summary(self) -> str:
+        return f"probabilities of {self.num_atoms} atoms on [{self.low:g}, {self.high:g}]"
+
     def num_outputs(self) -> int:
         return self.num_atoms
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         probabilities = jax.nn.softmax(network(observation), axis=-1)
-        return jnp.max(probabilities @ jnp.asarray(self.criterion(self.support)), axis=-1)
+        values = jnp.matmul(probabilities, jnp.asarray(self.criterion(self.support)), precision=PRECISE)
+        return jnp.max(values, axis=-1)
+
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        return AtomicDistribution(jnp.asarray(self.support), jax.nn.softmax(network(observation), axis=-1))
 
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
         next_action = self.next_action(key, network, target, transition)

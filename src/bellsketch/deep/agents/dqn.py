@@ -7,6 +7,7 @@ import jax
 import optax
 from jaxtyping import Array, Float
 
+from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.transition import Transition
 
@@ -15,11 +16,18 @@ from bellsketch.deep.transition import Transition
 class DQN(Agent):
     """Q(x, a) ≈ r + γ max_a' Q̄(x', a')."""
 
+    @property
+    def summary(self) -> str:
+        return "means of returns"
+
     def num_outputs(self) -> int:
         return 1
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         return network(observation)[:, 0]
+
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        return dirac(self.action_values(key, network, observation))
 
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
         next_action = self.next_action(key, network, target, transition)

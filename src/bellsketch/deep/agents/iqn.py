@@ -9,11 +9,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import InputError
+from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
-from bellsketch.deep.agents.qr_dqn import mean_criterion, quantile_huber
+from bellsketch.deep.agents.qr_dqn import equally_likely, mean_criterion, quantile_huber
 from bellsketch.deep.networks import HIDDEN, Torso
 from bellsketch.deep.transition import Transition
+
+SHOWN_LEVELS = midpoint_levels(64)
+"""Of a predicted distribution to look at, which had better not change from one look to the next."""
 
 
 class QuantileNetwork(eqx.Module):
@@ -48,6 +54,15 @@ class IQN(Agent):
     num_cosines: int = 64
     criterion: Criterion = MEAN
 
+    def __post_init__(self) -> None:
+        for name in ("num_levels", "num_target_levels", "num_acting_levels", "num_cosines"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)}: at least 1 is needed")
+
+    @property
+    def summary(self) -> str:
+        return f"quantiles at {self.num_levels} random levels"
+
     def num_outputs(self) -> int:
         return 1
 
@@ -57,6 +72,9 @@ class IQN(Agent):
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         levels = jax.random.uniform(key, (self.num_acting_levels,))
         return mean_criterion(self.criterion, network(observation, levels))
+
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        return equally_likely(network(observation, jnp.asarray(SHOWN_LEVELS, jnp.float32)))
 
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
         key_action, key_levels, key_goals = jax.random.split(key, 3)

@@ -9,6 +9,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import InputError
 from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
@@ -22,11 +24,22 @@ class QRDQN(Agent):
     num_quantiles: int = 201
     criterion: Criterion = MEAN
 
+    def __post_init__(self) -> None:
+        if self.num_quantiles < 1:
+            raise InputError(f"num_quantiles={self.num_quantiles}: at least 1 is needed")
+
+    @property
+    def summary(self) -> str:
+        return f"{self.num_quantiles} quantiles"
+
     def num_outputs(self) -> int:
         return self.num_quantiles
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         return mean_criterion(self.criterion, network(observation))
+
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        return equally_likely(network(observation))
 
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
         next_action = self.next_action(key, network, target, transition)
@@ -47,4 +60,9 @@ def quantile_huber(
 
 def mean_criterion(criterion: Criterion, samples: Float[Array, "a n"]) -> Float[Array, " a"]:
     """A criterion of equally likely returns, for each action."""
-    return jnp.max(jnp.mean(jax.vmap(criterion)(samples), axis=1), axis=-1)
+    return criterion.of(equally_likely(samples))
+
+
+def equally_likely(samples: Float[Array, "a n"]) -> AtomicDistribution:
+    """Each of n returns with probability 1/n."""
+    return AtomicDistribution(samples, jnp.full_like(samples, 1 / samples.shape[-1]))

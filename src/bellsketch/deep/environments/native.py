@@ -11,6 +11,9 @@ import numpy as np
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep.environments.step import Space, Step
 
+MASKS = ("-MinAtar", "Catch-bsuite", "DeepSea-bsuite")
+"""How names end whose images are of zeros and ones only. Spaces do not tell: those of MNIST are in [0, 1] too."""
+
 
 @dataclasses.dataclass(frozen=True)
 class NativeEnvironment:
@@ -23,21 +26,38 @@ class NativeEnvironment:
     @property
     def space(self) -> Space:
         """Its observations and actions."""
+        num_actions = int(self.environment.num_actions)
+        if (categories := self._categories) is not None:
+            return Space((categories,), np.float32, num_actions)
         space = self.environment.observation_space(self.parameters)
-        is_mask = len(space.shape) >= 2 and np.all(np.equal(space.low, 0)) and np.all(np.equal(space.high, 1))
-        return Space(tuple(space.shape), np.uint8 if is_mask else space.dtype, int(self.environment.num_actions))
+        return Space(tuple(space.shape), np.uint8 if self.name.endswith(MASKS) else np.float32, num_actions)
+
+    @property
+    def max_episode_steps(self) -> int:
+        """Steps after which an episode is cut off."""
+        return int(self.parameters.max_steps_in_episode)
+
+    @property
+    def _categories(self) -> int | None:
+        """How many observations there are, if they are numbered."""
+        space = self.environment.observation_space(self.parameters)
+        return int(space.n) if hasattr(space, "n") else None
+
+    def _shown(self, observation: jax.Array) -> jax.Array:
+        """One-hot, if observations are numbered."""
+        return observation if self._categories is None else jax.nn.one_hot(observation, self._categories)
 
     def reset(self, key: jax.Array) -> tuple[Any, Step]:
         """The start of an episode: the environment's state, and what it shows."""
         observation, inner = self.environment.reset(key, self.parameters)
-        return inner, Step(observation, jnp.array(True), jnp.zeros(()), jnp.ones(()), jnp.array(False))
+        return inner, Step(self._shown(observation), jnp.array(True), jnp.zeros(()), jnp.ones(()), jnp.array(False))
 
     def step(self, key: jax.Array, inner: Any, last: Step, action: Any) -> tuple[Any, Step]:
         """One step; where ``last`` was the end of an episode the action is ignored and another starts."""
         key_step, key_reset = jax.random.split(key)
         _, moved, reward, terminated, truncated, info = self.environment.step(key_step, inner, action, self.parameters)
         after = Step(
-            info["final_observation"],
+            self._shown(info["final_observation"]),
             jnp.array(False),
             jnp.asarray(reward, jnp.float32),
             1.0 - terminated.astype(jnp.float32),

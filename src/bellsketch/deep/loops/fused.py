@@ -36,6 +36,13 @@ class FusedRunner:
         """Whole episodes of each seed's network."""
         return self._play(keys, networks, num_episodes, epsilon)
 
+    def save_environments(self) -> None:
+        """They are part of the state."""
+
+    def restore_environments(self, state: LoopState, saved: bytes | None) -> LoopState:
+        """They are part of the state."""
+        return state
+
     def act(self, state: LoopState) -> LoopState:
         """One step of every environment of one seed."""
         state, action = self.loop.choose(state)
@@ -64,7 +71,8 @@ class FusedRunner:
         return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: eqx.filter_vmap(body)(s), state)
 
     def _play_all(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
-        return eqx.filter_vmap(lambda key, network: play(key, self.loop.agent, network, self.environment, num_episodes, epsilon))(
+        agent, environment = self.loop.agent, self.environment
+        return eqx.filter_vmap(lambda key, network: play(key, agent, network, environment, num_episodes, epsilon))(
             keys, networks
         )
 

@@ -1,5 +1,6 @@
 """Environments on the host, everything else on the device: after each vector step one jitted turn of all seeds."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,22 @@ class HostedRunner:
         ]
         environments.close()
         return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
+
+    def save_environments(self) -> bytes | None:
+        """All of them, or None if they cannot be saved."""
+        return self.environments.save()
+
+    def restore_environments(self, state: LoopState, saved: bytes | None) -> LoopState:
+        """As they were; if they could not be saved, new episodes start, and those under way count as cut off."""
+        if saved is not None:
+            self.environments.restore(saved)
+            return state
+        seed = int(jax.random.randint(state.key[0], (), 0, np.iinfo(np.int32).max))
+        step = self._by_seed(self.environments.reset(seed))
+        # The last row has no successor: with no action in it, it is never the start of a transition.
+        ended = dataclasses.replace(state, step=state.step._replace(ended=jnp.ones_like(state.step.ended)))
+        ended = self._record(ended, jnp.zeros_like(state.replay.rows.action[:, 0]), step)
+        return dataclasses.replace(ended, returns=jnp.zeros_like(state.returns), steps=state.steps)
 
     def _act(self, state: LoopState, turn: Callable[..., LoopState]) -> LoopState:
         state, action = self._choose(state)

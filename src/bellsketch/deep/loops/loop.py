@@ -1,4 +1,4 @@
-"""What every loop does with one seed's run: choose actions, record what they brought, learn. Pure; callers vmap seeds."""
+"""What every loop does with one seed's run: choose actions, record what they brought, learn. Callers vmap seeds."""
 
 import dataclasses
 from typing import Any
