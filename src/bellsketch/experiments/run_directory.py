@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from bellsketch.experiments.experiment import Cell, Record
+from bellsketch.experiments.experiment import Cell, Experiment, Record
 from bellsketch.runs.claimed_directory import ClaimedDirectory
 from bellsketch.runs.files import replace_text
 from bellsketch.runs.provenance import provenance
@@ -20,14 +20,16 @@ IDENTITY = ("experiment", "scale", "settings", "bellsketch")
 """Entries of the config that two runs must share for one to continue the other."""
 
 
-def describe_run(name: str, scale: str, settings: Any, command: str = "reproduce") -> dict[str, Any]:
+def describe_run(experiment: Experiment, scale: str, settings: Any) -> dict[str, Any]:
     """Everything needed to run it again."""
+    command = f"bellsketch {experiment.command} {experiment.name} --scale {scale}"
+    needed = [package for package in experiment.needs if package not in experiment.missing()]
     return {
-        "experiment": name,
+        "experiment": experiment.name,
         "scale": scale,
         "settings": dataclasses.asdict(settings),
-        "command": f"bellsketch {command} {name} --scale {scale}" + (f" --seed {settings.seed}" * bool(settings.seed)),
-        **provenance(PACKAGES),
+        "command": command + (f" --seed {settings.seed}" * bool(settings.seed)),
+        **provenance((*PACKAGES, *needed)),
     }
 
 
