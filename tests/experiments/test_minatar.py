@@ -97,7 +97,7 @@ class TestScores:
         assert (table["score"] <= table["high"]).all()
         assert not table.isna().any(axis=None)
         assert list(table["game"])[-1] == "all, normalised"
-        assert list(table["game"])[0] == "Asterix"
+        assert next(iter(table["game"])) == "Asterix"
 
 
 class TestClaims:
