@@ -154,7 +154,8 @@ class Comparison:
                 rows.append((game, name, estimate.value[i], estimate.low[i], estimate.high[i], evaluated[i]))
         evaluated = self.aggregates(records, "evaluation")
         for name, total in self.aggregates(records).items():
-            rows.append(("all, normalised", name, total.value, total.low, total.high, evaluated[name].value))
+            numbers = (total.value, total.low, total.high, evaluated[name].value)
+            rows.append(("all, normalised", name, *map(float, numbers)))
         columns = ["game", self.column, "score", "low", "high", "evaluated"]
         made = pd.DataFrame(rows, columns=columns)
         return made.sort_values("game", kind="stable", key=lambda column: column.map([*GAMES, "all, normalised"].index))
