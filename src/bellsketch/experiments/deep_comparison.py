@@ -147,7 +147,7 @@ class Comparison:
         """Final scores with their intervals, of each game and of all of them."""
         rng = np.random.default_rng(BOOTSTRAP_SEED)
         evaluations = self.scores(records, "evaluation")
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for name, scores in self.scores(records).items():
             estimate, evaluated = bootstrap(rng, seed_mean, scores), seed_mean(evaluations[name])
             for i, game in enumerate(games(records)):
