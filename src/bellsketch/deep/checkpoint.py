@@ -32,9 +32,6 @@ def _leaving_logging_alone() -> Iterator[None]:
         logging.root.removeHandler(handler)
 
 
-with _leaving_logging_alone():
-    import orbax.checkpoint as ocp
-
 MANIFEST, EXTRA, STATE = "manifest", "extra.json", "state"
 UNFINISHED = ".part"
 """Ends the name of a directory that is being written or deleted."""
@@ -232,26 +229,29 @@ def _checksum(file: Path) -> int:
 
 
 @contextlib.contextmanager
-def _orbax() -> Iterator[ocp.Checkpointer]:
+def _orbax() -> Iterator[tuple[Any, Any]]:
+    """Its module, which takes a second to import and which only runs with checkpoints need, and a checkpointer."""
     with _leaving_logging_alone():
+        import orbax.checkpoint as ocp
+
         # OCDBT: a dozen files whatever the number of arrays. Compression: made-up sparse frames shrank to 2%.
         handler = ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=False, use_compression=True)
         with ocp.Checkpointer(handler) as checkpointer:
-            yield checkpointer
+            yield ocp, checkpointer
 
 
 def _write_arrays(directory: Path, arrays: dict[str, np.ndarray]) -> None:
     if arrays:
-        pieces = {name: ocp.SaveArgs(chunk_byte_size=CHUNK_BYTES) for name in arrays}
-        with _orbax() as checkpointer:
+        with _orbax() as (ocp, checkpointer):
+            pieces = {name: ocp.SaveArgs(chunk_byte_size=CHUNK_BYTES) for name in arrays}
             checkpointer.save(directory, args=ocp.args.PyTreeSave(arrays, save_args=pieces))
 
 
 def _read_arrays(directory: Path, names: list[str]) -> dict[str, np.ndarray]:
     if not names:
         return {}
-    kinds = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
-    with _orbax() as checkpointer:
+    with _orbax() as (ocp, checkpointer):
+        kinds = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names}
         return dict(checkpointer.restore(directory, args=ocp.args.PyTreeRestore(restore_args=kinds)))
 
 

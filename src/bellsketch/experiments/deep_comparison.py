@@ -147,14 +147,15 @@ class Comparison:
         """Final scores with their intervals, of each game and of all of them."""
         rng = np.random.default_rng(BOOTSTRAP_SEED)
         evaluations = self.scores(records, "evaluation")
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for name, scores in self.scores(records).items():
             estimate, evaluated = bootstrap(rng, seed_mean, scores), seed_mean(evaluations[name])
             for i, game in enumerate(games(records)):
                 rows.append((game, name, estimate.value[i], estimate.low[i], estimate.high[i], evaluated[i]))
         evaluated = self.aggregates(records, "evaluation")
         for name, total in self.aggregates(records).items():
-            rows.append(("all, normalised", name, total.value, total.low, total.high, evaluated[name].value))
+            numbers = (total.value, total.low, total.high, evaluated[name].value)
+            rows.append(("all, normalised", name, *map(float, numbers)))
         columns = ["game", self.column, "score", "low", "high", "evaluated"]
         made = pd.DataFrame(rows, columns=columns)
         return made.sort_values("game", kind="stable", key=lambda column: column.map([*GAMES, "all, normalised"].index))
