@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +56,8 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
             evaluations = _evaluations(setup, state) if plan.evaluates(index) else []
-            state = dataclasses.replace(state, tally=jax.tree.map(jnp.zeros_like, state.tally))
+            # Not by its constructor, whose shapes are those of one seed.
+            state = eqx.tree_at(lambda s: s.tally, state, jax.tree.map(jnp.zeros_like, state.tally))
             if directory is not None:
                 directory.append(records, evaluations, speed)
                 directory.checkpoint(setup, state, now=bool(interrupted) or index + 1 == plan.num_records)
