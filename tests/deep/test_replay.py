@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bellsketch.deep.replay import Row, empty_replay
+from bellsketch.deep.replay import Replay, Row, empty_replay
 
 DISCOUNT = 0.9
 
@@ -33,6 +33,11 @@ def play(seed, num_rows, num_environments, capacity, stack):
             history[e].append((frame[e], first[e], acted[e], action[e], reward[e], discount[e]))
         first, ended = ended, terminated | cut_off
     return replay, history
+
+
+@jax.jit(static_argnums=1)
+def sample(replay, size):
+    return replay.sample(jax.random.key(1), size, DISCOUNT)
 
 
 def observation(rows, t, stack):
@@ -90,3 +95,16 @@ def test_samples_are_the_transitions_that_happened(stack, num_steps, num_rows, c
     assert drawn <= possible
     assert len(drawn) > 0.95 * len(possible)
     assert np.mean(weights) > 0.9
+
+
+def test_in_place_of_what_is_not_usable_stands_a_copy():
+    """So that a loss without a gradient there cannot spoil the whole batch."""
+    time, yes = jnp.arange(100.0)[:, None], jnp.ones((100, 1), bool)
+    usable = time % 10 == 0
+    rows = Row(time[..., None], usable, usable, yes.astype(jnp.int32), time, 0.0 * time)
+    batch, weights = sample(Replay(rows, jnp.int32(100), 1), 64)
+    assert 0.2 < np.mean(weights) < 0.6
+    np.testing.assert_array_equal(batch.reward % 10, 0)
+    np.testing.assert_array_equal(batch.observation[:, 0], batch.reward)
+    _, weights = sample(Replay(rows, jnp.int32(1), 1), 64)  # there is no next row yet
+    np.testing.assert_array_equal(weights, 0)

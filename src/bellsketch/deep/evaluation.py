@@ -60,16 +60,13 @@ def play(
 
 
 def play_host(
-    key: jax.Array, agent: Agent, network: Any, environments: HostEnvironments, seed: int, epsilon: float
+    key: jax.Array, choose: Any, network: Any, environments: HostEnvironments, seed: int, epsilon: float
 ) -> Episodes:
-    """An episode in each environment on the host."""
-    choose = eqx.filter_jit(
-        lambda key, network, observations: choose_actions(key, agent, network, observations, epsilon)
-    )
+    """An episode in each environment on the host; ``choose(key, network, observations, epsilon)`` gives actions."""
     step, none = environments.reset(seed), np.zeros(environments.num_environments)
     episodes = Episodes(none, none.astype(int), none > 0)
     while not episodes.finished.all() and episodes.lengths.max() < MAX_STEPS:
         key, key_action = jax.random.split(key)
-        step = environments.step(np.asarray(choose(key_action, network, step.observation)))
+        step = environments.step(np.asarray(choose(key_action, network, step.observation, epsilon)))
         episodes = episodes.after(step)
     return episodes

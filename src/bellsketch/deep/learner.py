@@ -48,15 +48,16 @@ class Learner:
     def update(
         self, key: jax.Array, state: LearnerState, batch: Transition, weights: Float[Array, " b"]
     ) -> tuple[LearnerState, LearnerInfo]:
-        """One step of the optimiser on the mean loss of a batch."""
+        """One step of the optimiser on the mean loss of a batch, of which no part with weight 0 counts."""
 
         def mean_loss(network: Any) -> jax.Array:
             keys = jax.random.split(key, weights.shape[0])
             losses = jax.vmap(lambda k, t: self.agent.loss(k, network, state.target, t))(keys, batch)
-            # Where a weight is zero the transition was not usable, and its loss may be anything.
             return jnp.sum(jnp.where(weights > 0, losses, 0.0) * weights) / jnp.maximum(weights.sum(), 1.0)
 
         loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.network)
+        # With nothing to learn from yet, what the loss is of may be anything, and its gradient not a number.
+        gradient = jax.tree.map(lambda g: jnp.where(jnp.any(weights > 0), g, 0.0), gradient)
         finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
         parameters, rest = eqx.partition(state.network, eqx.is_inexact_array)
         changes, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)

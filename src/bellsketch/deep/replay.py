@@ -65,9 +65,15 @@ class Replay:
     def sample(
         self, key: jax.Array, batch_size: int, discount: float, num_steps: int = 1
     ) -> tuple[Transition, Float[Array, " b"]]:
-        """A batch of transitions over ``num_steps`` steps, and a weight for each: 0 where none usable was drawn."""
+        """A batch of transitions over ``num_steps`` steps, and a weight for each.
+
+        The weight is 0 where none usable was drawn. There a copy of a usable one stands, if there is any: what is not
+        one may have a loss without a gradient, and that times 0 is not 0.
+        """
         keys = jax.random.split(key, batch_size)
-        return jax.vmap(lambda k: self._sample_one(k, discount, num_steps))(keys)
+        batch, weights = jax.vmap(lambda k: self._sample_one(k, discount, num_steps))(keys)
+        source = jnp.where(weights > 0, jnp.arange(batch_size), jnp.argmax(weights))
+        return jax.tree.map(lambda x: x[source], batch), weights
 
     def _sample_one(self, key: jax.Array, discount: float, num_steps: int) -> tuple[Transition, jax.Array]:
         key_age, key_environment = jax.random.split(key)

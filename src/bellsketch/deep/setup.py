@@ -52,7 +52,7 @@ class Setup:
 
     def shape(self) -> LoopState:
         """The shapes of a state, without a state."""
-        return jax.eval_shape(self.runner.init, self.keys)
+        return self.runner.shape(self.keys)
 
 
 def set_up(config: TrainingConfig) -> Setup:

@@ -109,10 +109,10 @@ def test_bounds_of_facts_by_hand():
         returns = find_returns(native(name), discount)
         return returns.low, returns.high
 
-    assert of("CartPole-v1") == pytest.approx((0, (1 - 0.99**500) / 0.01))
+    assert of("CartPole-v1") == pytest.approx((0, 100))  # the time limit is not the end, where agents bootstrap
     assert of("CartPole-v1", 1.0) == (0, 500)
     assert of("Catch-bsuite") == of("MemoryChain-bsuite", 1.0) == (-1, 1)
-    assert of("MountainCar-v0") == pytest.approx((-(1 - 0.99**200) / 0.01, 0))
+    assert of("MountainCar-v0") == pytest.approx((-100, 0))
     assert of("UmbrellaChain-bsuite", 1.0) == (-10, 10)
     assert of("FrozenLake-misc") == of("SimpleBandit-bsuite") == (0, 1)
     taxi = find_returns(HostEnvironments("Taxi-v4"), 1.0)
@@ -243,7 +243,7 @@ def test_what_makes_no_sense(options, message):
 
 def test_endless_sums_need_a_range():
     cliff = HostEnvironments("CliffWalking-v1")
-    with pytest.raises(InputError, match=r"unbounded return range with no range given.*--low"):
+    with pytest.raises(InputError, match=r"unbounded return range with no range given.*--return-low"):
         find_returns(cliff, 1.0)
     assert find_returns(cliff, 1.0, low=-500).high == 0
     toy = HostEnvironments("toy_environments:Shows-v0", options={"space": spaces.Discrete(2)})
@@ -252,5 +252,5 @@ def test_endless_sums_need_a_range():
     with pytest.raises(InputError, match=r"discount=1\.5"):
         find_returns(toy, 1.5)
     nothing = HostEnvironments("toy_environments:Shows-v0", options={"space": spaces.Discrete(2), "rewards": (0.0,)})
-    with pytest.raises(InputError, match="--low"):
+    with pytest.raises(InputError, match="--return-low"):
         find_returns(nothing, 0.9)

@@ -73,6 +73,7 @@ class HostEnvironments:
         box: Any = self._vector.single_observation_space
         self.space = Space(box.shape, np.uint8 if box.dtype == np.uint8 else np.float32, int(actions.n))
         self._last: Step | None = None
+        self._warned = False
 
     @property
     def registered_name(self) -> str:
@@ -85,9 +86,13 @@ class HostEnvironments:
         limit = self.options.get("max_episode_steps", self._vector.spec.max_episode_steps)
         return None if limit is None or limit < 0 else int(limit)
 
-    def reset(self, seed: int) -> Step:
-        """Start an episode in each, every environment with a random state of its own."""
-        seeds = np.random.SeedSequence(seed).generate_state(self.num_environments)
+    def reset(self, seed: int | Sequence[int]) -> Step:
+        """Start an episode in each, with a random state of its own: from one seed, or from a seed for each."""
+        seeds = np.random.SeedSequence(seed).generate_state(self.num_environments) if isinstance(seed, int) else seed
+        if len(seeds) != self.num_environments:
+            raise InputError(
+                f"seed has {len(seeds)} entries: pass a number, or one for each of {self.num_environments}"
+            )
         observation, _ = self._vector.reset(seed=[int(s) for s in seeds])
         no = np.zeros(self.num_environments, bool)
         zeros = np.zeros(self.num_environments, np.float32)
@@ -114,18 +119,21 @@ class HostEnvironments:
     def save(self) -> bytes | None:
         """All environments with their random states, so that :meth:`restore` goes on exactly from here.
 
-        None, with a warning, where an environment cannot be pickled: a run that is resumed then starts new episodes.
+        None, with a warning the first time, where an environment cannot be pickled: a run that is resumed then starts
+        new episodes.
         """
         if self._last is None:
             raise InputError("save before any episode has started: call reset(seed) first")
         states = self._vector.get_attr("pickled")
         problem = next((state for state in states if not isinstance(state, bytes)), None)
         if problem is not None:
-            warnings.warn(
-                f"environment {self.name!r} cannot be saved ({problem}): a resumed run will start new episodes",
-                BellsketchWarning,
-                stacklevel=2,
-            )
+            if not self._warned:
+                warnings.warn(
+                    f"environment {self.name!r} cannot be saved ({problem}): a resumed run will start new episodes",
+                    BellsketchWarning,
+                    stacklevel=2,
+                )
+            self._warned = True
             return None
         return cloudpickle.dumps((self.registered_name, states, self._last))
 

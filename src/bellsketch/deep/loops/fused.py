@@ -24,6 +24,10 @@ class FusedRunner:
         """Before the first step, from a key for each seed."""
         return self._init(keys)
 
+    def shape(self, keys: jax.Array) -> LoopState:
+        """The shapes of a state."""
+        return jax.eval_shape(self._init, keys)
+
     def explore(self, state: LoopState, vector_steps: int) -> LoopState:
         """Steps without learning."""
         return self._explore(jax.numpy.asarray(vector_steps), state)

@@ -9,10 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.evaluation import Episodes, play_host
 from bellsketch.deep.loops.loop import Loop, LoopState
+
+LARGEST = np.iinfo(np.int32).max
 
 
 class HostedRunner:
@@ -25,11 +28,21 @@ class HostedRunner:
         self._choose = eqx.filter_jit(eqx.filter_vmap(loop.choose), donate="all")
         self._record = eqx.filter_jit(eqx.filter_vmap(self._record_one), donate="all")
         self._learn = eqx.filter_jit(eqx.filter_vmap(self._learn_one), donate="all")
+        self._greedy = eqx.filter_jit(
+            lambda key, network, observations, epsilon: choose_actions(key, loop.agent, network, observations, epsilon)
+        )
 
     def init(self, keys: jax.Array) -> LoopState:
         """Before the first step, from a key for each seed."""
-        seed = int(jax.random.randint(keys[0], (), 0, np.iinfo(np.int32).max))
-        return self._init(keys, self._by_seed(self.environments.reset(seed)))
+        keys, step = self._start(keys)
+        return self._init(keys, step)
+
+    def shape(self, keys: jax.Array) -> LoopState:
+        """The shapes of a state."""
+        space, shape = self.loop.space, (self._num_seeds, self.loop.config.num_environments)
+        truth, number = jax.ShapeDtypeStruct(shape, jnp.bool), jax.ShapeDtypeStruct(shape, jnp.float32)
+        observation = jax.ShapeDtypeStruct((*shape, *space.observation_shape), space.observation_dtype)
+        return jax.eval_shape(self._init, keys, Step(observation, truth, number, number, truth))
 
     def explore(self, state: LoopState, vector_steps: int) -> LoopState:
         """Steps without learning."""
@@ -48,9 +61,9 @@ class HostedRunner:
     def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         """Whole episodes of each seed's network."""
         environments = self._make(num_episodes)
-        seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, np.iinfo(np.int32).max))(keys))
+        seeds = jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)
         played = [
-            play_host(key, self.loop.agent, seed_of(networks, i), environments, int(seed), epsilon)
+            play_host(key, self._greedy, seed_of(networks, i), environments, int(seed), epsilon)
             for i, (key, seed) in enumerate(zip(keys, seeds, strict=True))
         ]
         environments.close()
@@ -65,12 +78,19 @@ class HostedRunner:
         if saved is not None:
             self.environments.restore(saved)
             return state
-        seed = int(jax.random.randint(state.key[0], (), 0, np.iinfo(np.int32).max))
-        step = self._by_seed(self.environments.reset(seed))
+        keys, step = self._start(state.key)
         # The last row has no successor: with no action in it, it is never the start of a transition.
-        ended = dataclasses.replace(state, step=state.step._replace(ended=jnp.ones_like(state.step.ended)))
-        ended = self._record(ended, jnp.zeros_like(state.replay.rows.action[:, 0]), step)
-        return dataclasses.replace(ended, returns=jnp.zeros_like(state.returns), steps=state.steps)
+        cut_off = state.step._replace(ended=jnp.ones_like(state.step.ended))
+        action = jnp.zeros_like(state.replay.rows.action[:, 0])
+        new = self._record(dataclasses.replace(state, step=cut_off, key=keys), action, step)
+        return dataclasses.replace(new, steps=new.steps - self.loop.config.num_environments)  # nobody took one
+
+    def _start(self, keys: jax.Array) -> tuple[jax.Array, Step]:
+        """An episode in each environment. Those of a seed are the same whatever other seeds there are."""
+        keys, keys_start = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
+        num = self.loop.config.num_environments
+        seeds = jax.vmap(lambda key: jax.random.randint(key, (num,), 0, LARGEST))(keys_start)
+        return keys, self._by_seed(self.environments.reset(np.asarray(seeds).ravel().tolist()))
 
     def _act(self, state: LoopState, turn: Callable[..., LoopState]) -> LoopState:
         state, action = self._choose(state)

@@ -20,25 +20,25 @@ from bellsketch.deep.transition import Transition
 class Tally(eqx.Module):
     """What happened since the last record, summed up."""
 
-    episodes: Int[Array, ""]
+    episodes: Int[Array, "*s"]
     """That ended."""
-    total_return: Float[Array, ""]
+    total_return: Float[Array, "*s"]
     """Of those episodes, not discounted."""
-    updates: Int[Array, ""]
-    total_loss: Float[Array, ""]
+    updates: Int[Array, "*s"]
+    total_loss: Float[Array, "*s"]
 
 
 class Failure(eqx.Module):
     """The first batch whose loss or gradient was not finite; nothing was learnt from it."""
 
-    happened: Bool[Array, ""]
-    steps: Int[Array, ""]
+    happened: Bool[Array, "*s"]
+    steps: Int[Array, "*s"]
     """Environment steps taken by then."""
     batch: Transition
 
 
 class LoopState(eqx.Module):
-    """Everything a run has; save it and it can go on."""
+    """Everything a run has; save it and it can go on. Of one seed, or of several with an axis in front."""
 
     environments: Any
     """Their states, if they are on the device."""
@@ -47,9 +47,9 @@ class LoopState(eqx.Module):
     replay: Replay
     learner: LearnerState
     key: jax.Array
-    steps: Int[Array, ""]
+    steps: Int[Array, "*s"]
     """Environment steps taken."""
-    returns: Float[Array, " e"]
+    returns: Float[Array, "*s e"]
     """Of the episodes under way, not discounted."""
     tally: Tally
     failure: Failure

@@ -38,6 +38,26 @@ class Counter(gymnasium.Env):
         return np.array([self.episode, self.time, self.length], np.float64)
 
 
+class Echo(gymnasium.Env):
+    """Shows 0 or 1 at random; to say the same pays 1. Five times, and then the episode terminates."""
+
+    observation_space, action_space = spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._shown(), {}
+
+    def step(self, action):
+        reward = float(action == self.shown)
+        self.time += 1
+        return self._shown(), reward, self.time == 5, False, {}
+
+    def _shown(self):
+        self.shown = int(self.np_random.integers(2))
+        return np.eye(2, dtype=np.float32)[self.shown]
+
+
 class Shows(gymnasium.Env):
     """Shows whatever its space samples, and pays what it is told to, all at random."""
 
@@ -76,6 +96,7 @@ gymnasium.register("Counter-v0", entry_point=Counter)
 gymnasium.register("CutOff-v0", entry_point=Counter, max_episode_steps=4, kwargs={"shortest": 100, "longest": 100})
 # Either may come first.
 gymnasium.register("Mixed-v0", entry_point=Counter, max_episode_steps=4, kwargs={"shortest": 2, "longest": 6})
+gymnasium.register("Echo-v0", entry_point=Echo)
 gymnasium.register("Shows-v0", entry_point=Shows)
 gymnasium.register("Locked-v0", entry_point=Locked)
 gymnasium.register("Forgetful-v0", entry_point=Forgetful)
