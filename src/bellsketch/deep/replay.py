@@ -70,20 +70,19 @@ class Replay:
         The weight is 0 where none usable was drawn. There a copy of a usable one stands, if there is any: what is not
         one may have a loss without a gradient, and that times 0 is not 0.
         """
-        keys = jax.random.split(key, batch_size)
-        batch, weights = jax.vmap(lambda k: self._sample_one(k, discount, num_steps))(keys)
-        source = jnp.where(weights > 0, jnp.arange(batch_size), jnp.argmax(weights))
-        return jax.tree.map(lambda x: x[source], batch), weights
-
-    def _sample_one(self, key: jax.Array, discount: float, num_steps: int) -> tuple[Transition, jax.Array]:
         key_age, key_environment = jax.random.split(key)
+        shape = (batch_size, TRIES)
         # Ages count backwards from the newest row, so that the ring's seam is never inside a window.
-        ages = jax.random.randint(key_age, (TRIES,), num_steps, jnp.maximum(self.size - self.stack + 1, num_steps + 1))
-        environments = jax.random.randint(key_environment, (TRIES,), 0, self.rows.first.shape[1])
-        usable = jax.vmap(lambda age, e: self._usable(age, e, num_steps))(ages, environments)
-        best = jnp.argmax(usable)
-        transition = self._transition(ages[best], environments[best], discount, num_steps)
-        return transition, usable[best].astype(jnp.float32)
+        ages = jax.random.randint(key_age, shape, num_steps, jnp.maximum(self.size - self.stack + 1, num_steps + 1))
+        environments = jax.random.randint(key_environment, shape, 0, self.rows.first.shape[1])
+        usable = jax.vmap(jax.vmap(lambda age, e: self._usable(age, e, num_steps)))(ages, environments)
+        place, found = jnp.arange(batch_size), usable.any(axis=1)
+        place = jnp.where(found, place, jnp.argmax(found))
+        first = jnp.argmax(usable[place], axis=1)
+        transitions = jax.vmap(lambda age, e: self._transition(age, e, discount, num_steps))(
+            ages[place, first], environments[place, first]
+        )
+        return transitions, found.astype(jnp.float32)
 
     def _at(self, age: Any) -> Any:
         return (self.written - 1 - age) % self.capacity

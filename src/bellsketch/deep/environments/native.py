@@ -55,9 +55,11 @@ class NativeEnvironment:
     def step(self, key: jax.Array, inner: Any, last: Step, action: Any) -> tuple[Any, Step]:
         """One step; where ``last`` was the end of an episode the action is ignored and another starts."""
         key_step, key_reset = jax.random.split(key)
-        _, moved, reward, terminated, truncated, info = self.environment.step(key_step, inner, action, self.parameters)
+        # Not Gymnax's own step, which would also start an episode at once, and compute one's start for that.
+        observation, moved, reward, terminated, _ = self.environment.step_env(key_step, inner, action, self.parameters)
+        truncated = self.environment.is_truncated(moved, self.parameters)
         after = Step(
-            self._shown(info["final_observation"]),
+            self._shown(observation),
             jnp.array(False),
             jnp.asarray(reward, jnp.float32),
             1.0 - terminated.astype(jnp.float32),
