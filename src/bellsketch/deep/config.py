@@ -24,8 +24,7 @@ class AgentConfig:
     slope_factor: float = 1.0
     """Multiplies the family's default slope."""
     form: Literal["free", "constant", "none"] = "free"
-    """Of a sketch's regressions: with a free intercept, with a penalised ``constant`` feature (the paper's) or ``none``
-    at all. See :func:`build_sketch_dqn`."""
+    """Of a sketch's regressions: with a free intercept, with a penalised constant feature (the paper's), or none."""
     interpolate: bool = False
     """Whether a sketch has interpolated coefficients for rewards that are not listed, but between the least and the
     greatest that there are. It has for all if none are listed."""
@@ -51,7 +50,7 @@ class LearnerConfig:
     learning_rate: float = 5e-5
     """Of Adam."""
     adam_epsilon: float = 0.01 / 32
-    """Of Adam."""
+    """Adam's ε."""
     max_gradient_norm: float = 10.0
     """Gradients are clipped to this global norm."""
     target_period: int = 2_500

@@ -2,9 +2,12 @@
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.memory import check_fits
@@ -35,7 +38,7 @@ class Setup:
     @property
     def keys(self) -> jax.Array:
         """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one."""
-        return jax.vmap(jax.random.key)(self.config.seed + jax.numpy.arange(self.config.seeds))
+        return jax.vmap(jax.random.key)(self.config.seed + jnp.arange(self.config.seeds))
 
     def describe(self) -> str:
         """What will be learnt from what, for people to read."""
@@ -75,19 +78,24 @@ def set_up(config: TrainingConfig) -> Setup:
 
 
 def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, config: TrainingConfig) -> Runner:
-    size = jax.numpy.dtype(loop.space.observation_dtype).itemsize
-    for length in loop.space.observation_shape:
-        size *= length
+    frame = math.prod(loop.space.observation_shape) * np.dtype(loop.space.observation_dtype).itemsize
     check_fits(
-        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seeds",
-        float(size) * config.loop.replay_capacity * config.seeds,
+        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",
+        float(frame) * config.loop.replay_capacity * config.seeds,
         "choose a smaller --replay-capacity or fewer --seeds",
+        _device_bytes(),
     )
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
     make: Any = functools.partial(make_environment, config.environment)
     return HostedRunner(loop, make, config.seeds)
+
+
+def _device_bytes() -> int | None:
+    """Memory left on the device, if it has its own."""
+    stats = jnp.zeros(()).device.memory_stats()
+    return stats["bytes_limit"] - stats["bytes_in_use"] if stats else None
 
 
 def make_criterion(name: str, returns: Returns) -> Criterion:
