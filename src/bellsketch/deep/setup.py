@@ -94,7 +94,8 @@ def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, confi
 
 def _device_bytes() -> int | None:
     """Memory left on the device, if it has its own."""
-    stats = jnp.zeros(()).device.memory_stats()
+    device: Any = jnp.zeros(()).device
+    stats = device.memory_stats()
     return stats["bytes_limit"] - stats["bytes_in_use"] if stats else None
 
 
