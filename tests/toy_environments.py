@@ -76,6 +76,13 @@ class Shows(gymnasium.Env):
         return self.observation_space.sample(), float(reward), bool(self.np_random.random() < 0.1), False, {}
 
 
+class Broken(Counter):
+    """Shows an infinity now and then."""
+
+    def _shown(self):
+        return np.array([self.episode, self.time, np.inf if self.time == 2 else 0.0], np.float64)
+
+
 class Locked(Counter):
     """Cannot be pickled."""
 
@@ -98,5 +105,6 @@ gymnasium.register("CutOff-v0", entry_point=Counter, max_episode_steps=4, kwargs
 gymnasium.register("Mixed-v0", entry_point=Counter, max_episode_steps=4, kwargs={"shortest": 2, "longest": 6})
 gymnasium.register("Echo-v0", entry_point=Echo)
 gymnasium.register("Shows-v0", entry_point=Shows)
+gymnasium.register("Broken-v0", entry_point=Broken)
 gymnasium.register("Locked-v0", entry_point=Locked)
 gymnasium.register("Forgetful-v0", entry_point=Forgetful)

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from bellsketch.core.errors import InputError, UnknownNameError
 
+LARGEST_SEED = 2**31 - 1
+"""JAX's integers have 32 bits."""
+
 
 def _check_positive(config: Any, name: str) -> None:
     if not getattr(config, name) > 0:
@@ -178,8 +181,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         for name in ("frames", "seeds", "records"):
             _check_positive(self, name)
-        if self.seed < 0:
-            raise InputError(f"seed={self.seed}: must not be negative")
+        if not 0 <= self.seed <= LARGEST_SEED - self.seeds:
+            raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
         if self.frames <= self.loop.learning_starts:
             raise InputError(
                 f"frames={self.frames}: learning starts only after learning_starts={self.loop.learning_starts} steps;"
@@ -251,7 +254,7 @@ def preset_for(environment: str) -> str:
     """The preset that suits an environment: the paper's for Atari."""
     if "MinAtar" in environment:
         return "minatar"
-    return "paper" if environment.startswith("ALE/") else "small"
+    return "paper" if "ALE/" in environment else "small"
 
 
 def find_preset(name: str | None, environment: str) -> Preset:

@@ -62,6 +62,8 @@ class Run:
             raise InputError(f"num_episodes={num_episodes}: must be at least 1")
         keys = jax.random.split(jax.random.key(seed), self.config.seeds)
         epsilon = given.evaluation_epsilon if epsilon is None else epsilon
+        if not 0 <= epsilon <= 1:
+            raise InputError(f"epsilon={epsilon}: a probability lies in [0, 1]")
         return jax.device_get(self.setup.runner.evaluate(keys, self.networks, num_episodes, epsilon))
 
     def plot(self) -> Figure:

@@ -57,6 +57,8 @@ class TrainingDirectory:
         if found is None:
             return None
         _, state, extra = found
+        if step not in self._networks.steps():  # stopped between the two
+            self._networks.save(step, state.learner.network)
         return setup.runner.restore_environments(state, extra.get("environments"))
 
     def append(self, records: list[Row], evaluations: list[Row], frames_per_second: float) -> None:

@@ -37,7 +37,7 @@ class Setup:
 
     @property
     def keys(self) -> jax.Array:
-        """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one."""
+        """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one, but for rounding."""
         return jax.vmap(jax.random.key)(self.config.seed + jnp.arange(self.config.seeds))
 
     def describe(self) -> str:
@@ -110,6 +110,8 @@ def make_criterion(name: str, returns: Returns) -> Criterion:
     }
     if kind not in kinds:
         raise UnknownNameError("risk", kind, kinds)
+    if kind == "mean" and number:
+        raise InputError(f"risk={name!r}: mean takes no number")
     try:
         value = float(number) if kind != "mean" else 0.0
     except ValueError:

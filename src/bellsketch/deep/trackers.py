@@ -1,8 +1,13 @@
-"""Where records go besides the run directory: anything that is called with each :class:`Progress`."""
+"""Where records go besides the run directory: anything that is called with each :class:`Progress`.
 
+Nothing is written before the first record: a run first claims its directory, which must not hold anything by then.
+"""
+
+import functools
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from bellsketch.core.errors import InputError
 from bellsketch.deep.config import TrainingConfig
@@ -17,12 +22,14 @@ def tensorboard_tracker(path: Path) -> Tracker:
     _require("tensorboardX", "tensorboard")
     from tensorboardX import SummaryWriter
 
-    writer = SummaryWriter(str(path))
+    @functools.cache
+    def writer() -> Any:
+        return SummaryWriter(str(path))
 
     def track(progress: Progress) -> None:
         for name, value in scalars(progress).items():
-            writer.add_scalar(name, value, progress.frames)
-        writer.flush()
+            writer().add_scalar(name, value, progress.frames)
+        writer().flush()
 
     return track
 
@@ -32,8 +39,11 @@ def wandb_tracker(config: TrainingConfig, path: Path) -> Tracker:
     _require("wandb", "wandb")
     import wandb
 
-    run = wandb.init(project="bellsketch", config=config.plain(), dir=str(path), resume="allow", id=path.name)
-    return lambda progress: run.log(scalars(progress), step=progress.frames)
+    @functools.cache
+    def run() -> Any:
+        return wandb.init(project="bellsketch", config=config.plain(), dir=str(path), resume="allow", id=path.name)
+
+    return lambda progress: run().log(scalars(progress), step=progress.frames)
 
 
 def scalars(progress: Progress) -> dict[str, float]:

@@ -43,11 +43,11 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     """Run to the end, from where the directory's last checkpoint is."""
     config, runner = setup.config, setup.runner
     plan = Plan(config)
-    state = directory.restore(setup) if directory is not None else None
-    if state is None:
-        state = runner.init(setup.keys)
+    restored = directory.restore(setup) if directory is not None else None
+    first = 0 if restored is None else plan.index(int(restored.steps[0]))
+    state = runner.init(setup.keys) if restored is None else restored
     with _deferred_interrupt() as interrupted:
-        for index in range(plan.index(int(state.steps[0])), plan.num_records):
+        for index in range(first, plan.num_records):
             start, before = time.perf_counter(), int(state.steps[0])
             state = _advance(runner, state, plan, index)
             steps = int(state.steps[0])
@@ -122,9 +122,7 @@ class Plan:
         return min(index * self.period, self.iterations)
 
     def index(self, steps: int) -> int:
-        """The record that is next after so many steps."""
-        if steps == 0:
-            return 0
+        """The record that is next after one that ended with so many steps."""
         iterations = (steps - self.warm_up * self.config.loop.num_environments) // self.config.loop.steps
         return 1 + -(-iterations // self.period)
 

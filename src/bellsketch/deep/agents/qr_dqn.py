@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
+from bellsketch.core.backups import PRECISE
 from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
@@ -52,10 +53,13 @@ def quantile_huber(
     quantiles: Float[Array, " n"], levels: Float[Array | np.ndarray, " n"], goals: Float[Array, " k"]
 ) -> Float[Array, ""]:
     """Σ_i mean_j |τ_i − 1{goal_j < θ_i}| huber(goal_j − θ_i), with the threshold 1 of the authors."""
-    goals = jax.lax.stop_gradient(goals)
-    error = goals[None, :] - quantiles[:, None]
-    weight = jnp.abs(jnp.asarray(levels)[:, None] - (jax.lax.stop_gradient(error) < 0))
-    return jnp.sum(jnp.mean(weight * optax.losses.huber_loss(error), axis=1))
+    # The derivative is written out: that of the sum over pairs takes XLA twenty times as long on a CPU, with 201 levels.
+    error = jax.lax.stop_gradient(goals[None, :] - quantiles[:, None])
+    weight = jnp.abs(jnp.asarray(levels)[:, None] - (error < 0))
+    share = jnp.full(goals.shape, 1 / goals.size)
+    value = jnp.sum(jnp.matmul(weight * optax.losses.huber_loss(error), share, precision=PRECISE))
+    slope = -jnp.matmul(weight * jnp.clip(error, -1.0, 1.0), share, precision=PRECISE)
+    return value + jnp.sum(slope * (quantiles - jax.lax.stop_gradient(quantiles)))
 
 
 def mean_criterion(criterion: Criterion, samples: Float[Array, "a n"]) -> Float[Array, " a"]:
