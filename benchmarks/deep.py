@@ -8,9 +8,10 @@ of their own, for PyTorch is no dependency here: ``python -m venv peers && peers
 (``torch==2.13.0+cpu`` where such a build is at hand), then ``--peer-python peers/bin/python``.
 
 On CartPole everybody has one environment for each seed, two layers of 128 units, an update every 4 steps, and the same
-batch, replay and optimiser. Speed is counted while learning, after compiling and with ε at its end. A peer learns one
-seed, and two ratios to it are given: of *one seed's* speed, which is how much sooner a seed is done while all of them
-run, and of *all seeds'* together, which is how much sooner they are done than by the peer in a row.
+batch, replay and optimiser; batch and period are the published ones, and sb3-contrib's own. Speed is counted while
+learning, after compiling, and for the peers with ε at its end: ours takes as long for a random action. A peer learns
+one seed, and two ratios to it are given: of *one seed's* speed, which is how much sooner a seed is done while all of
+them run, and of *all seeds'* together, which is how much sooner they are done than by the peer in a row.
 """
 
 import argparse
@@ -46,7 +47,7 @@ COMMON: dict[str, Any] = {
     "max_gradient_norm": 10.0,
     "target_period": 250,
     "update_period": 4,
-    "batch_size": 64,
+    "batch_size": 32,
     "replay_capacity": 50_000,
     "learning_starts": 1_000,
     "exploration_steps": 1_000,
@@ -54,6 +55,8 @@ COMMON: dict[str, Any] = {
     "discount": 0.99,
 }
 """For us and for the peers, on CartPole."""
+CALIBRATION = 10
+"""Iterations that say how many make a measurement."""
 FRAMES = 1_000_000_000
 """More than anybody will take: how long to run is decided by the clock."""
 
@@ -69,7 +72,7 @@ class Case:
     num: int | None
 
     def prepared(self) -> "Prepared":
-        """Compiled, with updates behind it and ε at its end."""
+        """Compiled, with updates behind it."""
         options: dict[str, Any] = {"num_environments": self.num_environments, "num": self.num}
         if self.environment == CARTPOLE:
             options |= COMMON
@@ -88,9 +91,7 @@ class Prepared:
         self._state = self._runner.explore(self._state, self._loop.learning_starts // self._loop.num_environments)
         self._advance(2)
         self.compile_seconds = time.perf_counter() - begun
-        # ε is at its end only after so many iterations; they also say how many are needed for a good measurement.
-        num = self._loop.exploration_steps // self._loop.steps if case.environment == CARTPOLE else 20
-        self._iterations_per_second = num / self._advance(num)
+        self._iterations_per_second = CALIBRATION / self._advance(CALIBRATION)
 
     def _advance(self, iterations: int) -> float:
         """Its seconds."""
@@ -140,19 +141,19 @@ class Peer:
         self.versions = answer["versions"]
 
 
-def cases(quick: bool, num: int, on_gpu: bool) -> list[list[Case]]:
+def cases(agents: list[str], quick: bool, num: int, on_gpu: bool) -> list[list[Case]]:
     """In groups that are in memory together, whose measurements take turns."""
     many = (1, 5, 32, 128) if on_gpu else (1, 4, 16, 64)
     nums = {agent: None if agent in ("dqn", "iqn") else num for agent in AGENTS}
     groups = []
-    for agent in AGENTS:
+    for agent in agents:
         group = [Case(CARTPOLE, agent, seeds, 1, nums[agent]) for seeds in (many[::2] if quick else many)]
         if agent == "qr_dqn":  # as many updates for each step, but the four steps at once
             group.append(Case(CARTPOLE, agent, 1, COMMON["update_period"], nums[agent]))
         groups.append(group)
     preset = make_config("dqn", BREAKOUT).loop
     few = many if on_gpu else (1, 4)
-    for agent in ("dqn", "sketch_dqn") if quick else AGENTS:
+    for agent in [agent for agent in agents if not quick or agent in ("dqn", "sketch_dqn")]:  # compiling takes long
         groups.append([Case(BREAKOUT, agent, n, preset.num_environments, None) for n in (few[:1] if quick else few)])
     return groups
 
@@ -187,7 +188,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
     """Which ratios of QR-DQN, like against like, reach what is asked for."""
     lines = []
     ours = [row for row in rows if row["environment"] == CARTPOLE and row["agent"] == "qr_dqn"]
-    for name in ours[0].get("ratio_of_one_seed", {}):
+    for name in ours[0].get("ratio_of_one_seed", {}) if ours else ():
         alone = next(row for row in ours if row["seeds"] == 1 and row["num_environments"] == 1)
         best = max(ours, key=lambda row: row["ratio_of_all_seeds"][name])
         one, all_seeds = alone["ratio_of_one_seed"][name], best["ratio_of_all_seeds"][name]
@@ -222,8 +223,9 @@ def main() -> None:
     parser.add_argument("--peer-python", help="an interpreter that has torch and sb3-contrib")
     parser.add_argument("--no-peer", action="store_true", help="measure ours alone")
     parser.add_argument("--quick", action="store_true", help="fewer seeds and shorter measurements")
+    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS), help="which of ours")
     parser.add_argument("--num", type=int, default=51, help="quantiles, atoms and features on CartPole")
-    parser.add_argument("--out", type=Path, help="where to write; a quick run writes nothing unless told")
+    parser.add_argument("--out", type=Path, help="where to write; a run of less than all writes nothing unless told")
     arguments = parser.parse_args()
     if not arguments.no_peer and not arguments.peer_python:
         parser.error("pass --peer-python PATH, an interpreter with torch and sb3-contrib, or --no-peer")
@@ -233,12 +235,14 @@ def main() -> None:
     settings |= {"warm_up": 2_500, "steps": 2_000 if quick else 6_000}
     peers = [] if arguments.no_peer else [Peer(name, arguments.peer_python, settings) for name in PEERS]
     rounds, seconds = (2, 0.3) if quick else (4, 1.5)
-    rows = measured(cases(quick, arguments.num, on_gpu), peers, rounds, seconds)
+    rows = measured(cases(arguments.agents, quick, arguments.num, on_gpu), peers, rounds, seconds)
     compared(rows, peers)
     show(rows, peers)
     if said := verdict(rows):
         print(said)
-    out = arguments.out or (None if quick else RESULTS / ("deep-gpu.json" if on_gpu else "deep.json"))
+    out = arguments.out
+    if out is None and not quick and set(arguments.agents) == set(AGENTS):
+        out = RESULTS / ("deep-gpu.json" if on_gpu else "deep.json")
     if out is not None:
         write(out, rows, peers, arguments)
 
@@ -246,6 +250,7 @@ def main() -> None:
 def write(out: Path, rows: list[dict[str, Any]], peers: list[Peer], arguments: argparse.Namespace) -> None:
     """Everything that was measured, and with what."""
     flags = ["--quick"] * arguments.quick + (["--no-peer"] if arguments.no_peer else ["--peer-python PATH"])
+    flags += [] if set(arguments.agents) == set(AGENTS) else ["--agents", *arguments.agents]
     packages = ("jax", "jaxlib", "equinox", "optax", "gymnax", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}
     device = jax.devices()[0]
