@@ -138,6 +138,21 @@ def test_quantile_huber():
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_derivative_of_quantile_huber_is_that_of_its_value():
+    rng = np.random.default_rng(0)
+    quantiles, goals = 2 * rng.normal(size=7), 2 * rng.normal(size=5)
+    levels = (np.arange(7) + 0.5) / 7
+
+    def value(theta):
+        error = goals[None, :] - theta[:, None]
+        huber = np.where(np.abs(error) <= 1, error**2 / 2, np.abs(error) - 0.5)
+        return float((np.abs(levels[:, None] - (error < 0)) * huber).mean(axis=1).sum())
+
+    found = jax.grad(quantile_huber)(jnp.asarray(quantiles, jnp.float32), levels, jnp.asarray(goals, jnp.float32))
+    wanted = [(value(quantiles + 1e-6 * e) - value(quantiles - 1e-6 * e)) / 2e-6 for e in np.eye(7)]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 @pytest.mark.parametrize("discount", [0.9, 0.0])
 @pytest.mark.parametrize("reward", [-1.0, 0.0, 1.0])
 def test_sketch_dqn(reward, discount):

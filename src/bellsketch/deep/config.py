@@ -227,7 +227,7 @@ PRESETS: dict[str, Preset] = {
         2_000_000,
         LearnerConfig(learning_rate=5e-4, target_period=250),
         LoopConfig(
-            num_environments=16,
+            num_environments=128,
             update_period=16,
             batch_size=128,
             replay_capacity=100_000,
