@@ -56,13 +56,9 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
             evaluations = _evaluations(setup, state) if plan.evaluates(index) else []
-<<<<<<< HEAD
             # Not by its constructor, whose shapes are those of one seed.
             state = eqx.tree_at(lambda s: s.tally, state, jax.tree.map(jnp.zeros_like, state.tally))
-=======
-            state = dataclasses.replace(state, tally=jax.tree.map(jnp.zeros_like, state.tally))
             stopping = bool(interrupted)  # asked once: a Ctrl-C after the checkpoint waits for the next one
->>>>>>> i6-tests
             if directory is not None:
                 directory.append(records, evaluations, speed)
                 directory.checkpoint(setup, state, now=stopping or index + 1 == plan.num_records)
