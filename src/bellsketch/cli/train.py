@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from bellsketch.cli.devices import on_device
-from bellsketch.cli.training import train_and_show
+from bellsketch.cli.training import Flat, Running
 from bellsketch.deep.config import (
     AgentConfig,
     EvaluationConfig,
@@ -17,10 +16,6 @@ from bellsketch.deep.config import (
     TrainingConfig,
     find_preset,
 )
-from bellsketch.deep.run_directory import CHECKPOINT_SECONDS
-
-Flat = tyro.conf.arg(name="")
-"""Options of a part of the configuration, without its name in front."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,20 +44,11 @@ class Train:
     """Directory of the run; default runs/train/AGENT-ENV-SEED."""
     fresh: bool = False
     """Discard what the directory holds, instead of continuing it."""
-    device: str | None = None
-    """cpu or gpu; default: what JAX prefers."""
     risk: str = "mean"
     """What to be greedy in: mean, cvar:LEVEL, exceeds:THRESHOLD or utility:AVERSION."""
     records: int = 100
     """Rows of records.csv for each seed, evenly spaced."""
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
-    """Save at the first record after so many seconds."""
-    tensorboard: bool = False
-    """Also write event files for TensorBoard."""
-    wandb: bool = False
-    """Also log to Weights & Biases, if it is installed."""
-    quiet: bool = False
-    """Show no progress."""
+    running: Annotated[Running, Flat] = dataclasses.field(default_factory=Running)
     options: Annotated[AgentConfig, Flat] = dataclasses.field(default_factory=AgentConfig)
     learner: Annotated[LearnerConfig, Flat] = dataclasses.field(default_factory=LearnerConfig)
     loop: Annotated[LoopConfig, Flat] = dataclasses.field(default_factory=LoopConfig)
@@ -78,13 +64,4 @@ class Train:
         shared = {field.name for field in dataclasses.fields(TrainingConfig)}
         config = TrainingConfig(**{name: value for name, value in vars(self).items() if name in shared})
         name = f"{self.agent}-{self.environment.replace('/', '-').replace(':', '-')}-{self.seed}"
-        with on_device(self.device):
-            train_and_show(
-                config,
-                self.out or Path("runs") / "train" / name,
-                fresh=self.fresh,
-                checkpoint_seconds=self.checkpoint_seconds,
-                tensorboard=self.tensorboard,
-                wandb=self.wandb,
-                quiet=self.quiet,
-            )
+        self.running(config, self.out or Path("runs") / "train" / name, fresh=self.fresh)
