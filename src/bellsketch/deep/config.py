@@ -27,16 +27,15 @@ class AgentConfig:
     slope_factor: float = 1.0
     """Multiplies the family's default slope."""
     form: Literal["free", "constant", "none"] = "free"
-    """Of a sketch's regressions: with a free intercept, with a penalised ``constant`` feature (the paper's) or ``none``
-    at all. See :func:`build_sketch_dqn`."""
+    """Of a sketch's regressions: a free intercept, or a constant, penalised feature (the paper's), or none."""
     interpolate: bool = False
-    """Whether a sketch has interpolated coefficients for rewards that are not listed, but between the least and the
-    greatest that there are. It has for all if none are listed."""
+    """Whether a sketch also takes rewards between those that are listed. If none are, it takes all."""
     double: bool = False
     """Double Q-learning."""
     num_steps: int = 1
-    """n of n-step returns. A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of
-    them one after the other, whose errors would add up."""
+    """n of n-step returns."""
+    # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of them one after the
+    # other, whose errors would add up.
 
     def __post_init__(self) -> None:
         if self.num is not None and self.num < 1:

@@ -1,6 +1,7 @@
 """Learning curves."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -30,9 +31,10 @@ def plot_runs(runs: Sequence[Curves]) -> Figure:
     figure, axes = plt.subplots(
         1, len(environments), figsize=(1.5 + 4 * len(environments), 3.4), squeeze=False, layout="constrained"
     )
+    colours: Sequence[tuple[float, ...]] = plt.colormaps["tab10"].colors  # type: ignore[attr-defined]
     for axis, environment in zip(axes[0], environments, strict=True):
         shown = [run for run in runs if run.config.environment == environment]
-        for colour, run in zip(plt.colormaps["tab10"].colors, shown, strict=False):  # type: ignore[attr-defined]
+        for colour, run in zip(itertools.cycle(colours), shown, strict=False):
             _plot_curve(axis, run, colour)
         axis.set(title=environment, xlabel="frames")
         axis.legend(fontsize=8, frameon=False)

@@ -1,5 +1,6 @@
 """The return distribution of each action, beside what the network sees."""
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -63,11 +64,17 @@ def save_video(path: Path, moments: Iterable[Moment], span: tuple[float, float],
         raise InputError(f"video={path}: choose a name that ends in .gif or .mp4")
     if not matplotlib.animation.writers.is_available(writers[path.suffix]):
         raise InputError(f"video={path}: {writers[path.suffix]} is not installed; choose a name that ends in .gif")
+    if frames_per_second < 1:
+        raise InputError(f"frames_per_second={frames_per_second}: must be at least 1")
+    moments = iter(moments)
+    first = next(moments, None)  # before there is a file: whatever is wrong with them is found out here
+    if first is None:
+        raise InputError("moments: there are none")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, count = plt.figure(figsize=(8, 4), layout="constrained"), 0
     writer = matplotlib.animation.writers[writers[path.suffix]](fps=frames_per_second)
     with writer.saving(figure, str(path), dpi=90):
-        for count, moment in enumerate(moments, start=1):  # noqa: B007
+        for count, moment in enumerate(itertools.chain([first], moments), start=1):  # noqa: B007
             plot_moment(moment, span, figure)
             writer.grab_frame()
     plt.close(figure)

@@ -1,6 +1,7 @@
 """One episode of a trained network, step by step, with the return distribution it predicts for each action."""
 
 import dataclasses
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.core.distributions import AtomicDistribution
-from bellsketch.core.errors import InputError
+from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.make import make_environment
@@ -39,6 +40,12 @@ def moments(run: Run, *, seed_index: int = 0, seed: int = 0, max_steps: int = 1_
     """An episode of one of the run's seeds, cut off after ``max_steps``."""
     if not 0 <= seed_index < run.config.seeds:
         raise InputError(f"seed_index={seed_index}: the run has {run.config.seeds} seeds, counted from 0")
+    if max_steps < 1:
+        raise InputError(f"max_steps={max_steps}: must be at least 1")
+    return _moments(run, seed_index, seed, max_steps)
+
+
+def _moments(run: Run, seed_index: int, seed: int, max_steps: int) -> Iterator[Moment]:
     agent, network = run.setup.agent, seed_of(run.networks, seed_index)
     epsilon = run.config.evaluation.evaluation_epsilon
     player = _player(run.config.environment, seed)
@@ -104,10 +111,29 @@ class _HostPlayer:
 
 
 def _player(name: str, seed: int) -> _NativePlayer | _HostPlayer:
-    environment = make_environment(name, render=True)
+    environment = make_environment(name)
     if isinstance(environment, NativeEnvironment):
         return _NativePlayer(environment, seed)
-    return _HostPlayer(environment, seed)
+    if (drawing := _drawing(name)) is None:
+        return _HostPlayer(environment, seed)
+    environment.close()
+    return _HostPlayer(drawing, seed)
+
+
+def _drawing(name: str) -> HostEnvironments | None:
+    """An environment on the host that draws itself; None, with a warning, if it does not."""
+    try:
+        environment: Any = make_environment(name, render=True)
+        environment.reset(0)
+        environment.render()
+    except Exception as problem:  # anything at all can be raised by somebody's render
+        warnings.warn(
+            f"environment {name!r} does not draw itself ({problem}): what the network sees is shown instead",
+            BellsketchWarning,
+            stacklevel=2,
+        )
+        return None
+    return environment
 
 
 def _first(step: Step) -> Step:

@@ -166,8 +166,11 @@ def load_run(path: Path | str, setup: Setup | None = None) -> Run:
 
 def load_curves(path: Path | str) -> Curves:
     """The tables of a run, from its directory."""
-    tables = (run_directory.read_table(Path(path), name) for name in ("records", "evaluations"))
-    return Curves(read_config(Path(path)), *tables)
+    config = read_config(Path(path))
+    records, evaluations = (run_directory.read_table(Path(path), name) for name in ("records", "evaluations"))
+    if records.empty:
+        raise InputError(f"run={path}: has no records yet; let it train until its first")
+    return Curves(config, records, evaluations)
 
 
 def read_config(path: Path) -> TrainingConfig:
@@ -177,5 +180,5 @@ def read_config(path: Path) -> TrainingConfig:
         raise InputError(f"run={path}: has no config.json; pass the directory that train wrote to")
     try:
         return TrainingConfig.from_plain(json.loads(file.read_text(encoding="utf-8"))["training"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file} is not the config of a training run ({error}); pass a directory of train") from None

@@ -5,6 +5,7 @@ Nothing is written before the first record: a run first claims its directory, wh
 
 import functools
 import importlib.util
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,11 @@ def wandb_tracker(config: TrainingConfig, path: Path) -> Tracker:
 
 
 def scalars(progress: Progress) -> dict[str, float]:
-    """Everything a record says, by seed."""
+    """Everything a record says, by seed, but what is not known: the loss before the first update, and so on."""
     found = {f"{name}/seed_{row['seed']}": float(row[name]) for row in progress.records for name in SHOWN}
     found |= {f"evaluation/seed_{row['seed']}": float(row["mean_return"]) for row in progress.evaluations}
-    return {**found, "frames_per_second": progress.frames_per_second}
+    found["frames_per_second"] = progress.frames_per_second
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _require(module: str, extra: str) -> None:
