@@ -39,9 +39,9 @@ class Counter(gymnasium.Env):
 
 
 class Echo(gymnasium.Env):
-    """Shows 0 or 1 at random; to say the same pays 1. Five times, and then the episode terminates."""
+    """Shows one of three at random; to say the same pays 1. Five times, and then the episode terminates."""
 
-    observation_space, action_space = spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(2)
+    observation_space, action_space = spaces.Box(0, 1, (3,), np.float32), spaces.Discrete(4)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -54,8 +54,8 @@ class Echo(gymnasium.Env):
         return self._shown(), reward, self.time == 5, False, {}
 
     def _shown(self):
-        self.shown = int(self.np_random.integers(2))
-        return np.eye(2, dtype=np.float32)[self.shown]
+        self.shown = int(self.np_random.integers(3))
+        return np.eye(3, dtype=np.float32)[self.shown]
 
 
 class Shows(gymnasium.Env):

@@ -107,7 +107,8 @@ def test_what_is_learnt_follows_what_is_done(learnt):
 
 @pytest.mark.parametrize(
     ("num_environments", "update_period", "steps", "updates"),
-    [(4, 8, 200, 25), (8, 4, 200, 50)],  # two acts before an update; two updates after an act
+    # Two updates after an act; two acts before an update.
+    [(8, 4, 200, 50), pytest.param(4, 8, 200, 25, marks=pytest.mark.slow)],
 )
 def test_updates_follow_steps(num_environments, update_period, steps, updates):
     runner = catch(num_environments=num_environments, update_period=update_period)

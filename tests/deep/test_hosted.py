@@ -111,14 +111,18 @@ def test_a_seed_among_others_is_as_if_alone(mixed):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_several_updates_after_a_step():
-    setup = toy(num_environments=8, update_period=4)
+@pytest.mark.parametrize(
+    ("num_environments", "update_period", "steps", "updates"),
+    [(4, 8, 80, 10), pytest.param(8, 4, 80, 20, marks=pytest.mark.slow)],
+)
+def test_updates_follow_steps(num_environments, update_period, steps, updates):
+    setup = toy(num_environments=num_environments, update_period=update_period)
     state = setup.runner.advance(setup.runner.init(setup.keys), 10)
-    assert (int(state.steps[0]), int(state.learner.updates[0])) == (80, 20)
+    assert (int(state.steps[0]), int(state.learner.updates[0])) == (steps, updates)
 
 
 def test_the_same_twice():
-    options = {"frames": 400, "evaluation_episodes": 2, "records": 3}
+    options = {"frames": 400, "records": 3}
     runs = [[(p.records, p.evaluations) for p in training(toy("CutOff-v0", **options))] for _ in range(2)]
     assert str(runs[0]) == str(runs[1])  # as text: what is missing is not a number
     other = [(p.records, p.evaluations) for p in training(toy("CutOff-v0", seed=1, **options))]
@@ -185,7 +189,6 @@ def test_a_run_goes_on_with_new_episodes(tmp_path):
 
 
 def test_learns():
-    options = {"frames": 3_000, "evaluations": 1, "evaluation_episodes": 20, "records": 1, "learning_rate": 2e-3}
-    *_, last = training(toy("Echo-v0", target_period=50, **options))
+    *_, last = training(toy("Echo-v0", frames=3_000, evaluations=1, records=1))
     assert last.evaluations[0]["mean_return"] == 5.0
     assert last.evaluations[0]["mean_length"] == 5.0

@@ -113,7 +113,7 @@ class TestStopped:
         """Another vector of environments, which goes on where the one before was."""
 
         def toy():
-            return tiny.setup(environment="gym:Mixed-v0", frames=400, records=3, evaluations=1, evaluation_episodes=2)
+            return tiny.setup(environment="gym:Mixed-v0", frames=400, records=3, evaluations=1)
 
         run_training(toy(), tmp_path / "whole", progress=False)
         stop_after(toy(), tmp_path / "stopped", 2)

@@ -55,13 +55,26 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str]) -> Any:
     name, *rest = arguments or [""]
     if name not in COMMANDS:
-        every = tuple(Annotated[_load(c), tyro.conf.subcommand(c, prefix_name=False)] for c in COMMANDS)  # type: ignore[misc]
-        return tyro.cli(Union[every], prog="bellsketch", description=bellsketch.__doc__, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
+        return _parse_any(arguments)
     command, prog = _load(name), f"bellsketch {name}"
     parsed: Any = tyro.cli(command, prog=prog, args=rest)
     if hasattr(parsed, "with_preset"):  # defaults that depend on other arguments: read them again, over these
         return tyro.cli(command, prog=prog, args=rest, default=parsed.with_preset())
     return parsed
+
+
+def _parse_any(arguments: list[str]) -> Any:
+    """With every command whose dependencies are installed, for ``--help`` and for what is no command."""
+    every: list[Any] = []
+    missing = []
+    for name in COMMANDS:
+        try:
+            every.append(Annotated[_load(name), tyro.conf.subcommand(name, prefix_name=False)])  # type: ignore[misc]
+        except InputError:
+            missing.append(name)
+    note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[deep]'." if missing else ""
+    description = f"{bellsketch.__doc__}{note}"
+    return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
 
 
 def _load(name: str) -> type:

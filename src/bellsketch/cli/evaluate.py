@@ -33,12 +33,11 @@ class Evaluate:
     epsilon: float | None = None
     """The chance of a random action; default: as configured."""
     seed: int = 0
-    """Of the episodes."""
+    """For the episodes: where they start, and what happens."""
     device: str | None = None
     """cpu or gpu; default: what JAX prefers."""
     distributions: Path | None = None
-    """Write a picture of the predicted return distributions to this file, at --at-step of an episode of the first
-    seed."""
+    """Write a picture of the return distributions that the first seed predicts in an episode to this file."""
     at_step: int = 0
     """Which step of the episode --distributions shows."""
     json: bool = False

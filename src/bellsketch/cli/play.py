@@ -30,7 +30,7 @@ class Play:
     seed_index: int = 0
     """Which of the run's seeds plays, counted from 0."""
     seed: int = 0
-    """Of the episode."""
+    """For the episode: where it starts, and what happens."""
     frames_per_second: int = 8
     """Of the film."""
     device: str | None = None

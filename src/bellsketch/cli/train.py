@@ -33,7 +33,7 @@ class Train:
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Of Gymnax, such as Breakout-MinAtar, CartPole-v1 or Catch-bsuite, or of Gymnasium, such as gym:CartPole-v1."""
     frames: int = 200_000_000
-    """Of each seed."""
+    """Environment steps of each seed."""
     seeds: int = 1
     """Runs side by side, from --seed on."""
     seed: int = 0
@@ -47,7 +47,7 @@ class Train:
     risk: str = "mean"
     """What to be greedy in: mean, cvar:LEVEL, exceeds:THRESHOLD or utility:AVERSION."""
     records: int = 100
-    """Rows of records.csv for each seed, evenly spaced."""
+    """Rows of records.csv for each seed, evenly spaced, after one for the steps at random."""
     running: Annotated[Running, Flat] = dataclasses.field(default_factory=Running)
     options: Annotated[AgentConfig, Flat] = dataclasses.field(default_factory=AgentConfig)
     learner: Annotated[LearnerConfig, Flat] = dataclasses.field(default_factory=LearnerConfig)

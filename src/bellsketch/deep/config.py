@@ -21,7 +21,7 @@ class AgentConfig:
     """Options of an agent."""
 
     num: int | None = None
-    """Atoms, quantiles, levels or features; by default as published."""
+    """Atoms, quantiles, levels or features; by default 51, 201, 64 and 201."""
     features: str = "sigmoid"
     """Feature family of a sketch."""
     slope_factor: float = 1.0
@@ -29,13 +29,13 @@ class AgentConfig:
     form: Literal["free", "constant", "none"] = "free"
     """Of a sketch's regressions: with a free intercept, with a penalised constant feature (the paper's), or none."""
     interpolate: bool = False
-    """Whether a sketch has interpolated coefficients for rewards that are not listed, but between the least and the
-    greatest that there are. It has for all if none are listed."""
+    """Whether a sketch also takes rewards between those that are listed. If none are, it takes all."""
     double: bool = False
     """Double Q-learning."""
     num_steps: int = 1
-    """n of n-step returns. A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of
-    them one after the other, whose errors would add up."""
+    """n of n-step returns."""
+    # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of them one after the
+    # other, whose errors would add up.
 
     def __post_init__(self) -> None:
         if self.num is not None and self.num < 1:
@@ -148,11 +148,11 @@ class ReturnsConfig:
     """What the rewards and returns are; whatever is not given is found out from the environment, and shown."""
 
     return_low: float | None = None
-    """The least return that atoms and features cover."""
+    """The least return that atoms and features are to cover."""
     return_high: float | None = None
-    """The largest."""
+    """The largest return that they are to cover."""
     rewards: tuple[float, ...] | None = None
-    """All rewards there are; any other is an error."""
+    """All rewards there are; a sketch has coefficients for these, and any other is an error."""
     reward_interval: tuple[float, float] | None = None
     """Rewards may be any numbers in here: sketches interpolate their coefficients."""
 
@@ -183,10 +183,17 @@ class TrainingConfig:
             _check_positive(self, name)
         if not 0 <= self.seed <= LARGEST_SEED - self.seeds:
             raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
-        if self.frames <= self.loop.learning_starts:
+        num = self.loop.num_environments
+        warm_up, rows = -(-self.loop.learning_starts // num) * num, -(-self.loop.replay_capacity // num)
+        if self.frames <= warm_up:
             raise InputError(
-                f"frames={self.frames}: learning starts only after learning_starts={self.loop.learning_starts} steps;"
-                " pass more frames, or let it start earlier"
+                f"frames={self.frames}: learning starts only after {warm_up} steps (learning_starts="
+                f"{self.loop.learning_starts}, {num} at a time); pass more frames, or let it start earlier"
+            )
+        if rows <= self.options.num_steps + 1:
+            raise InputError(
+                f"replay_capacity={self.loop.replay_capacity}: {num} environments have {rows} steps each in it, too few"
+                f" for num_steps={self.options.num_steps}; pass a larger one"
             )
 
     def plain(self) -> dict[str, Any]:

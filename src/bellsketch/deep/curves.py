@@ -1,6 +1,7 @@
 """Learning curves."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -20,6 +21,8 @@ class Curves:
     records: pd.DataFrame
     """While training."""
     evaluations: pd.DataFrame
+    name: str
+    """For legends."""
 
 
 def plot_runs(runs: Sequence[Curves]) -> Figure:
@@ -30,9 +33,10 @@ def plot_runs(runs: Sequence[Curves]) -> Figure:
     figure, axes = plt.subplots(
         1, len(environments), figsize=(1.5 + 4 * len(environments), 3.4), squeeze=False, layout="constrained"
     )
+    colours: Sequence[tuple[float, ...]] = plt.colormaps["tab10"].colors  # type: ignore[attr-defined]
     for axis, environment in zip(axes[0], environments, strict=True):
         shown = [run for run in runs if run.config.environment == environment]
-        for colour, run in zip(plt.colormaps["tab10"].colors, shown, strict=False):  # type: ignore[attr-defined]
+        for colour, run in zip(itertools.cycle(colours), shown, strict=False):
             _plot_curve(axis, run, colour)
         axis.set(title=environment, xlabel="frames")
         axis.legend(fontsize=8, frameon=False)
@@ -43,7 +47,7 @@ def plot_runs(runs: Sequence[Curves]) -> Figure:
 
 def _plot_curve(axis: Axes, run: Curves, colour: tuple[float, ...]) -> None:
     curve = run.records.groupby("frames")["mean_return"].agg(["mean", "min", "max"]).dropna()
-    name = f"{run.config.agent} ({run.config.seeds} seed{'s' * (run.config.seeds > 1)})"
+    name = f"{run.name} ({run.config.seeds} seed{'s' * (run.config.seeds > 1)})"
     axis.plot(curve.index, curve["mean"], color=colour, label=f"{name}, while training")
     axis.fill_between(curve.index, curve["min"], curve["max"], color=colour, alpha=0.2, lw=0)
     if not run.evaluations.empty:

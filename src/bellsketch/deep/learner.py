@@ -27,7 +27,7 @@ class LearnerInfo(eqx.Module):
 
     loss: Float[Array, ""]
     finite: Bool[Array, ""]
-    """False: the loss or a gradient was not finite, and nothing was changed."""
+    """False: the loss or a parameter would not have been finite, and nothing was changed."""
 
 
 class Learner:
@@ -58,10 +58,11 @@ class Learner:
         loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.network)
         # With nothing to learn from yet, what the loss is of may be anything, and its gradient not a number.
         gradient = jax.tree.map(lambda g: jnp.where(jnp.any(weights > 0), g, 0.0), gradient)
-        finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
         parameters, rest = eqx.partition(state.network, eqx.is_inexact_array)
         changes, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
         network = eqx.combine(optax.apply_updates(parameters, changes), rest)
+        # Whatever is wrong with a gradient is wrong with the parameters that follow from it.
+        finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(eqx.filter(network, eqx.is_inexact_array)))
         updates = state.updates + 1
         target = _choose(updates % self.config.target_period == 0, network, state.target)
         updated = LearnerState(network, target, optimiser, updates)

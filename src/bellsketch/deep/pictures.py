@@ -1,5 +1,6 @@
 """The return distribution of each action, beside what the network sees."""
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,20 +26,23 @@ def plot_moment(moment: Moment, span: tuple[float, float], figure: Figure | None
     seen = figure.add_subplot(grid[:, 0])
     draw_observation(seen, moment.observation if moment.rendered is None else moment.rendered)
     seen.set_title(f"return so far {moment.return_so_far:g}", fontsize=9)
+    everywhere = moment.distribution.locations
+    span = (min(span[0], float(np.min(everywhere))), max(span[1], float(np.max(everywhere))))
     edges = np.linspace(*span, BINS + 1)
     heights = [
-        np.histogram(np.clip(locations, *span), edges, weights=weights)[0]
+        np.histogram(locations, edges, weights=weights)[0]
         for locations, weights in zip(moment.distribution.locations, moment.distribution.probabilities, strict=True)
     ]
     for action in range(num):
         axis = figure.add_subplot(grid[action, 1])
         colour = "C1" if action == moment.action else "0.6"
         axis.stairs(heights[action], edges, fill=True, color=colour)
-        axis.axvline(float(moment.values[action]), color="black", lw=1)
+        axis.axvline(float(moment.distribution.mean[action]), color="black", lw=1)
+        axis.text(0.01, 0.8, f"acts by {moment.values[action]:.3g}", transform=axis.transAxes, fontsize=7, color="0.4")
         axis.set(xlim=span, ylim=(0, 1.05 * max(float(np.max(heights)), 1e-9)), yticks=[])
         axis.set_ylabel(f"action {action}", rotation=0, ha="right", va="center", fontsize=8)
         axis.tick_params(labelsize=7, labelbottom=action == num - 1)
-    axis.set_xlabel("predicted return (line: what it acts by)", fontsize=8)
+    axis.set_xlabel("predicted return (line: its mean)", fontsize=8)
     return figure
 
 
@@ -63,11 +67,17 @@ def save_video(path: Path, moments: Iterable[Moment], span: tuple[float, float],
         raise InputError(f"video={path}: choose a name that ends in .gif or .mp4")
     if not matplotlib.animation.writers.is_available(writers[path.suffix]):
         raise InputError(f"video={path}: {writers[path.suffix]} is not installed; choose a name that ends in .gif")
+    if frames_per_second < 1:
+        raise InputError(f"frames_per_second={frames_per_second}: must be at least 1")
+    moments = iter(moments)
+    first = next(moments, None)  # before there is a file: whatever is wrong with them is found out here
+    if first is None:
+        raise InputError("moments: there are none")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, count = plt.figure(figsize=(8, 4), layout="constrained"), 0
     writer = matplotlib.animation.writers[writers[path.suffix]](fps=frames_per_second)
     with writer.saving(figure, str(path), dpi=90):
-        for count, moment in enumerate(moments, start=1):  # noqa: B007
+        for count, moment in enumerate(itertools.chain([first], moments), start=1):  # noqa: B007
             plot_moment(moment, span, figure)
             writer.grab_frame()
     plt.close(figure)

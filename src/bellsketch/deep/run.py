@@ -23,9 +23,12 @@ from bellsketch.deep.curves import Curves, plot_runs
 from bellsketch.deep.evaluation import Episodes
 from bellsketch.deep.progress import progress_line
 from bellsketch.deep.run_directory import TrainingDirectory
-from bellsketch.deep.setup import Setup, set_up
+from bellsketch.deep.setup import Setup, check_memory, set_up
 from bellsketch.deep.trackers import Tracker
 from bellsketch.deep.training import training
+
+EVALUATION = 1
+"""Folded into keys of evaluations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,8 @@ class Run:
         num_episodes = given.evaluation_episodes if num_episodes is None else num_episodes
         if num_episodes < 1:
             raise InputError(f"num_episodes={num_episodes}: must be at least 1")
-        keys = jax.random.split(jax.random.key(seed), self.config.seeds)
+        # Not the keys of training, whatever the two seeds are.
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), EVALUATION), self.config.seeds)
         epsilon = given.evaluation_epsilon if epsilon is None else epsilon
         if not 0 <= epsilon <= 1:
             raise InputError(f"epsilon={epsilon}: a probability lies in [0, 1]")
@@ -80,6 +84,7 @@ def train(
     seed: int = 0,
     preset: str | None = None,
     out: Path | str | None = None,
+    fresh: bool = False,
     progress: bool = True,
     **options: Any,
 ) -> Run:
@@ -93,12 +98,13 @@ def train(
       seed: the first.
       preset: ``paper``, ``minatar`` or ``small``; default: what suits the environment.
       out: a directory for the run, which continues one that was stopped there; default: keep nothing.
+      fresh: discard what the directory holds.
       progress: show a line.
       options: any field of the configurations: ``learning_rate=1e-3``, ``num_environments=8``, ``risk="cvar:0.1"``,
         ``return_high=10``, ``evaluations=0``, or of the agent's, such as ``features="gaussian"``.
     """
     config = make_config(agent, environment, frames=frames, seeds=seeds, seed=seed, preset=preset, **options)
-    return run_training(set_up(config), None if out is None else Path(out), progress=progress)
+    return run_training(set_up(config), None if out is None else Path(out), fresh=fresh, progress=progress)
 
 
 def make_config(
@@ -135,13 +141,14 @@ def run_training(
 ) -> Run:
     """Train as configured, or what is missing of it."""
     config, directory = setup.config, None
+    check_memory(setup)
     if out is not None:
         directory = TrainingDirectory(out, config, seconds=checkpoint_seconds, fresh=fresh)
     records: list[Any] = []
     evaluations: list[Any] = []
     networks, frames = None, 0
     try:
-        with progress_line(f"{config.agent} on {config.environment}", progress) as show:
+        with progress_line(progress) as show:
             for now in training(setup, directory):
                 records += now.records
                 evaluations += now.evaluations
@@ -150,8 +157,11 @@ def run_training(
                     tracker(now)
         if out is not None:
             return load_run(out, setup)
-        return Run(setup, networks, frames, Curves(config, pd.DataFrame(records), pd.DataFrame(evaluations)))
+        return Run(
+            setup, networks, frames, Curves(config, pd.DataFrame(records), pd.DataFrame(evaluations), config.agent)
+        )
     finally:
+        setup.runner.close()
         if directory is not None:
             directory.release()
 
@@ -160,14 +170,17 @@ def load_run(path: Path | str, setup: Setup | None = None) -> Run:
     """A run from its directory, finished or not."""
     path = Path(path)
     setup = set_up(read_config(path)) if setup is None else setup
-    frames, networks = run_directory.read_networks(path, setup.shape().learner.network)
+    frames, networks = run_directory.read_networks(path, setup.shape())
     return Run(setup, networks, frames, load_curves(path))
 
 
 def load_curves(path: Path | str) -> Curves:
     """The tables of a run, from its directory."""
-    tables = (run_directory.read_table(Path(path), name) for name in ("records", "evaluations"))
-    return Curves(read_config(Path(path)), *tables)
+    config = read_config(Path(path))
+    records, evaluations = (run_directory.read_table(Path(path), name) for name in ("records", "evaluations"))
+    if records.empty:
+        raise InputError(f"run={path}: has no records yet; let it train until its first")
+    return Curves(config, records, evaluations, f"{config.agent}, {Path(path).resolve().name}")
 
 
 def read_config(path: Path) -> TrainingConfig:
@@ -177,5 +190,5 @@ def read_config(path: Path) -> TrainingConfig:
         raise InputError(f"run={path}: has no config.json; pass the directory that train wrote to")
     try:
         return TrainingConfig.from_plain(json.loads(file.read_text(encoding="utf-8"))["training"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file} is not the config of a training run ({error}); pass a directory of train") from None

@@ -20,7 +20,17 @@ from bellsketch.runs.provenance import provenance
 
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium")
 TABLES = ("records.csv", "evaluations.csv", "times.csv")
-CONTENTS = (*TABLES, "failure.npz", "figure.png", "play.gif", "tensorboard", "networks", "checkpoints")
+CONTENTS = (
+    *TABLES,
+    "failure.npz",
+    "figure.png",
+    "play.gif",
+    "tensorboard",
+    "wandb",
+    "wandb_id",
+    "networks",
+    "checkpoints",
+)
 CHECKPOINT_SECONDS = 120.0
 
 Row = dict[str, Any]
@@ -39,26 +49,30 @@ class TrainingDirectory:
         self._claimed = ClaimedDirectory(
             path, about, identity=("training", "bellsketch"), contents=CONTENTS, fresh=fresh
         )
+        if (path / "checkpoints").exists():
+            self._claimed.warn_of_other_commit(about["commit"])
         self._checkpoints = Checkpoints(path / "checkpoints")
         self._networks = Checkpoints(path / "networks", keep=1)
         self._seconds, self._last_save = seconds, time.monotonic()
+        self._began, self._spent = time.monotonic(), self._claimed.config["seconds"]
 
     def release(self) -> None:
         """Let other runs in."""
+        self._claimed.config["seconds"] = round(self._spent + time.monotonic() - self._began, 1)
+        self._claimed.save_config()
         self._claimed.release()
 
     def restore(self, setup: Setup) -> LoopState | None:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
         found = self._checkpoints.restore(setup.shape())
         step = -1 if found is None else found[0]
-        self._networks.forget_after(step)
+        self._networks.forget_after(-1)
         for name in TABLES:
             _cut_back(self.path / name, step)
         if found is None:
             return None
         _, state, extra = found
-        if step not in self._networks.steps():  # stopped between the two
-            self._networks.save(step, state.learner.network)
+        self._networks.save(step, state.learner.network)  # those that are there may be of another step, or damaged
         return setup.runner.restore_environments(state, extra.get("environments"))
 
     def append(self, records: list[Row], evaluations: list[Row], frames_per_second: float) -> None:
@@ -91,9 +105,14 @@ class TrainingDirectory:
         return f"the last good checkpoint is at frame {max(steps):,}" if steps else "there is no checkpoint yet"
 
 
-def read_networks(path: Path, like: Any) -> tuple[int, Any]:
-    """The latest networks of a run, with their frame."""
-    found = Checkpoints(path / "networks").restore(like)
+def read_networks(path: Path, like: LoopState) -> tuple[int, Any]:
+    """The latest networks of a run, with their frame; those of a whole state, if the others are damaged."""
+    try:
+        found = Checkpoints(path / "networks").restore(like.learner.network)
+    except InputError:
+        if (whole := Checkpoints(path / "checkpoints").restore(like)) is None:
+            raise
+        return whole[0], whole[1].learner.network
     if found is None:
         raise InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
     return found[0], found[1]

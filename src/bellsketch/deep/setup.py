@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.memory import check_fits
@@ -50,7 +49,8 @@ class Setup:
         )
         return (
             f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
-            f" {self.config.agent}: {self.agent.summary}"
+            f" {self.config.agent}: {self.agent.summary}; {self.config.frames:,} frames of"
+            f" {self.config.seeds} seed{'s' * (self.config.seeds > 1)}, {self.config.loop.num_environments} at a time"
         )
 
     def shape(self) -> LoopState:
@@ -78,18 +78,23 @@ def set_up(config: TrainingConfig) -> Setup:
 
 
 def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, config: TrainingConfig) -> Runner:
-    frame = math.prod(loop.space.observation_shape) * np.dtype(loop.space.observation_dtype).itemsize
-    check_fits(
-        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",
-        float(frame) * config.loop.replay_capacity * config.seeds,
-        "choose a smaller --replay-capacity or fewer --seeds",
-        _device_bytes(),
-    )
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
     make: Any = functools.partial(make_environment, config.environment)
     return HostedRunner(loop, make, config.seeds)
+
+
+def check_memory(setup: Setup) -> None:
+    """Raise if the replay does not fit."""
+    leaves = jax.tree.leaves(setup.shape().replay)
+    config = setup.config
+    check_fits(
+        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",
+        float(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)),
+        "choose a smaller --replay-capacity or fewer --seeds",
+        _device_bytes(),
+    )
 
 
 def _device_bytes() -> int | None:

@@ -5,6 +5,8 @@ Nothing is written before the first record: a run first claims its directory, wh
 
 import functools
 import importlib.util
+import math
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,16 +43,21 @@ def wandb_tracker(config: TrainingConfig, path: Path) -> Tracker:
 
     @functools.cache
     def run() -> Any:
-        return wandb.init(project="bellsketch", config=config.plain(), dir=str(path), resume="allow", id=path.name)
+        name = path / "wandb_id"
+        if not name.exists():
+            name.write_text(uuid.uuid4().hex, encoding="utf-8")
+        ours = name.read_text(encoding="utf-8")
+        return wandb.init(project="bellsketch", config=config.plain(), dir=str(path), resume="allow", id=ours)
 
     return lambda progress: run().log(scalars(progress), step=progress.frames)
 
 
 def scalars(progress: Progress) -> dict[str, float]:
-    """Everything a record says, by seed."""
+    """Everything a record says, by seed, but what is not known: the loss before the first update, and so on."""
     found = {f"{name}/seed_{row['seed']}": float(row[name]) for row in progress.records for name in SHOWN}
     found |= {f"evaluation/seed_{row['seed']}": float(row["mean_return"]) for row in progress.evaluations}
-    return {**found, "frames_per_second": progress.frames_per_second}
+    found["frames_per_second"] = progress.frames_per_second
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _require(module: str, extra: str) -> None:

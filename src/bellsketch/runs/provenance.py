@@ -20,9 +20,15 @@ def provenance(packages: Iterable[str]) -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in packages},
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, JAX on {jax.devices()[0].device_kind}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, JAX on {_device()}",
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def _device() -> str:
+    """What JAX computes on here."""
+    device: Any = jax.numpy.zeros(()).device
+    return device.device_kind
 
 
 def _commit() -> str | None:

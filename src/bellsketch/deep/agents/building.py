@@ -39,7 +39,7 @@ def build_sketch_dqn(
     reward_interval: tuple[float, float] | None = None,
     criterion: Criterion = MEAN,
     form: str = "free",
-    double: bool = False,
+    returns: ReturnRange | None = None,
 ) -> SketchDQN:
     """Everything that a Sketch-DQN needs, by regression on an even grid.
 
@@ -51,6 +51,7 @@ def build_sketch_dqn(
       reward_interval: coefficients for every reward in it are interpolated. With ``rewards`` as well, for those that
         are not listed.
       criterion: what to be greedy in.
+      returns: where its readout must be right; default: all of ``regression_range``.
       form: of the regressions.
 
         - ``free`` (default): an intercept c_r that is not penalised, and exactly φ(r) at discount 0.
@@ -58,7 +59,6 @@ def build_sketch_dqn(
           too, and discount 0 is regressed like any other. The network does not predict the constant, and it is no part
           of the loss: between a hard-coded 1 and a target without gradient there is nothing to learn.
         - ``none``: φ alone, no intercept, and discount 0 regressed.
-      double: as for every agent.
     """
     if form not in INTERCEPTS:
         raise InputError(f"form={form!r}: choose one of {', '.join(INTERCEPTS)}")
@@ -73,8 +73,16 @@ def build_sketch_dqn(
     if mass is not None:
         error = max(error, mass.report.max_error)  # times φ(r), which is at most 1
     (fit,) = Regression(features, grid, intercept=intercept).fit(criterion)
-    wanted = criterion(grid.locations)
-    off = float(np.abs(wanted - features(grid.locations) @ fit.matrix.T - fit.offset).mean(axis=0).max())
+    readouts, offsets = fit.matrix.astype(np.float32), fit.offset.astype(np.float32)
+    returns = regression_range if returns is None else returns
+    inside = grid.locations[(grid.locations >= returns.low) & (grid.locations <= returns.high)]
+    wanted = criterion(inside)
+    off = float(np.abs(wanted - features(inside) @ readouts.T - offsets).mean(axis=0).max())
+    if not np.isfinite(off):
+        raise InputError(
+            f"criterion={criterion}: too large for single precision where returns reach [{regression_range.low:.4g},"
+            f" {regression_range.high:.4g}]; choose a milder one, or a narrower range"
+        )
     report = SketchReport(
         _describe(features, regression_range),
         _describe_rewards(rewards, reward_interval),
@@ -93,12 +101,11 @@ def build_sketch_dqn(
     atoms = max(features.num_features, min(FINE_RATIO * features.num_features, SHOWN_ATOMS))
     return SketchDQN(
         backup,
-        fit.matrix.astype(np.float32),
-        fit.offset.astype(np.float32),
+        readouts,
+        offsets,
         bool(phi.min() < 0),
         Decoder(features, regression_range.points(atoms), TIE_BREAK),
         report,
-        double=double,
     )
 
 

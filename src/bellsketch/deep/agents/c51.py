@@ -32,6 +32,12 @@ class C51(Agent):
                 f"{self.num_atoms} atoms on [{self.low}, {self.high}]: at least 2 on an interval are needed"
             )
 
+        if not np.all(np.isfinite(self.criterion(self.support))):
+            raise InputError(
+                f"criterion={self.criterion}: too large for single precision on [{self.low}, {self.high}]; choose a"
+                " milder one, or a narrower range"
+            )
+
     @property
     def support(self) -> Float[np.ndarray, " n"]:
         """The atoms."""

@@ -16,6 +16,8 @@ from bellsketch.deep.agents.qr_dqn import QRDQN
 from bellsketch.deep.config import AgentConfig
 from bellsketch.deep.environments.returns import Returns
 
+ROUNDING = 1e-6
+"""Relative error of a sum of two rewards in single precision, with room to spare."""
 OF_SKETCHES = ("features", "slope_factor", "form", "interpolate")
 """Options that other agents do not have."""
 
@@ -29,6 +31,8 @@ def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float
         for option in OF_SKETCHES:
             if (value := getattr(config, option)) != (default := getattr(plain, option)):
                 raise InputError(f"{option}={value!r}: {name} has no such option; leave it at {default!r}")
+    if name == "dqn" and config.num is not None:
+        raise InputError(f"num={config.num}: dqn predicts the mean alone; leave it out")
     if not 0 < discount <= 1:
         raise InputError(f"discount={discount}: must lie in (0, 1]")
     agent = AGENTS[name](config, returns, discount, criterion)
@@ -60,7 +64,8 @@ def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterio
     # Sums of several rewards are too many to list.
     listed = returns.rewards if config.num_steps == 1 else None
     low, high = (config.num_steps * end for end in returns.reward_interval)
-    interval = (min(low, 0.0), max(high, 0.0)) if listed is None or config.interpolate else None
+    slack = config.num_steps * ROUNDING * max(abs(low), abs(high))
+    interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if listed is None or config.interpolate else None
     return build_sketch_dqn(
         features,
         span.expand(GRID_MARGIN),
@@ -69,6 +74,7 @@ def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterio
         reward_interval=interval,
         criterion=criterion,
         form=config.form,
+        returns=span,
     )
 
 

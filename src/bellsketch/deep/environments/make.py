@@ -1,5 +1,6 @@
 """Environments by name, wherever they run."""
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,7 +44,8 @@ def make_environment(
     try:
         return HostEnvironments(plain, num_environments, options=options, asynchronous=asynchronous, render=render)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
-        raise UnknownNameError("environment", plain, {*gymnax.registered_envs, *gymnasium.registry}) from error
+        near = difflib.get_close_matches(plain, gymnasium.registry, n=5)  # of more than a hundred
+        raise UnknownNameError("environment", plain, {*gymnax.registered_envs, *near}) from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise InputError(f"environment {name!r} needs what is not installed: {error}") from error
     except gymnasium.error.Error as error:

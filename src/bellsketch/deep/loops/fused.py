@@ -47,6 +47,9 @@ class FusedRunner:
         """They are part of the state."""
         return state
 
+    def close(self) -> None:
+        """Nothing to let go of."""
+
     def act(self, state: LoopState) -> LoopState:
         """One step of every environment of one seed."""
         state, action = self.loop.choose(state)

@@ -1,6 +1,8 @@
 """Environments on the host, everything else on the device: after each vector step one jitted turn of all seeds."""
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +25,6 @@ class HostedRunner:
 
     def __init__(self, loop: Loop, make: Callable[[int], HostEnvironments], num_seeds: int):
         self.loop, self._make, self._num_seeds = loop, make, num_seeds
-        self.environments = make(num_seeds * loop.config.num_environments)
         self._init = eqx.filter_jit(eqx.filter_vmap(lambda key, step: loop.init(key, None, step)))
         self._choose = eqx.filter_jit(eqx.filter_vmap(loop.choose), donate="all")
         self._record = eqx.filter_jit(eqx.filter_vmap(self._record_one), donate="all")
@@ -31,6 +32,11 @@ class HostedRunner:
         self._greedy = eqx.filter_jit(
             lambda key, network, observations, epsilon: choose_actions(key, loop.agent, network, observations, epsilon)
         )
+
+    @functools.cached_property
+    def environments(self) -> HostEnvironments:
+        """Made when they are first needed: to evaluate a run others are."""
+        return self._make(self._num_seeds * self.loop.config.num_environments)
 
     def init(self, keys: jax.Array) -> LoopState:
         """Before the first step, from a key for each seed."""
@@ -60,14 +66,19 @@ class HostedRunner:
 
     def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         """Whole episodes of each seed's network."""
-        environments = self._make(num_episodes)
         seeds = jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)
-        played = [
-            play_host(key, self._greedy, seed_of(networks, i), environments, int(seed), epsilon)
-            for i, (key, seed) in enumerate(zip(keys, seeds, strict=True))
-        ]
-        environments.close()
+        with contextlib.closing(self._make(num_episodes)) as environments:
+            played = [
+                play_host(key, self._greedy, seed_of(networks, i), environments, int(seed), epsilon)
+                for i, (key, seed) in enumerate(zip(keys, seeds, strict=True))
+            ]
         return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        if "environments" in vars(self):
+            self.environments.close()
+            del self.environments
 
     def save_environments(self) -> bytes | None:
         """All of them, or None if they cannot be saved."""
