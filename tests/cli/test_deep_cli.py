@@ -18,6 +18,7 @@ from PIL import Image
 import bellsketch.cli
 import tiny
 from bellsketch.cli import COMMANDS, main
+from bellsketch.cli.training import Running
 from bellsketch.deep.config import (
     PRESETS,
     AgentConfig,
@@ -103,7 +104,7 @@ class TestTrain:
     def test_where_runs_go_by_default(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         called = {}
-        monkeypatch.setattr("bellsketch.cli.train.train_and_show", lambda config, out, **_: called.update(out=out))
+        monkeypatch.setattr(Running, "__call__", lambda self, config, out, **_: called.update(out=out))
         assert main(["train", "c51", "gym:ALE/Pong-v5", "--seed", "4"]) == 0
         assert called["out"].as_posix() == "runs/train/c51-gym-ALE-Pong-v5-4"
 
@@ -206,10 +207,9 @@ class TestDamage:
         assert main(["evaluate", str(copy), "--json"]) == 0  # the networks are
 
     def test_networks(self, capsys, copy):
-        """They are made again from the checkpoint."""
+        """Those of the checkpoint take their place."""
         self.damage(copy / "networks")
-        assert main(["evaluate", str(copy)]) == 2
-        assert "networks: no checkpoint there is intact" in words(capsys)[1]
+        assert main(["evaluate", str(copy)]) == 0
         shutil.rmtree(copy / "networks")
         assert main(["evaluate", str(copy)]) == 2
         assert "has no networks yet; let it train until its first checkpoint" in words(capsys)[1]
@@ -287,7 +287,7 @@ class TestPresets:
 
     def test_reach_the_run(self, monkeypatch, tmp_path):
         configs = []
-        monkeypatch.setattr("bellsketch.cli.train.train_and_show", lambda config, out, **_: configs.append(config))
+        monkeypatch.setattr(Running, "__call__", lambda self, config, out, **_: configs.append(config))
         monkeypatch.chdir(tmp_path)
         options = ["--learning-rate", "5e-5", "--rewards", "0", "1", "--reward-interval", "-1", "1", "--num", "21"]
         assert main(["train", "sketch_dqn", "Catch-bsuite", *options, "--evaluations", "3", "--double"]) == 0

@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             _parse(arguments)()
         except BellsketchError as error:
-            console.print(f"[red]error:[/] {escape(str(error))}")
+            console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
             return 2
         except OSError as error:  # such as a full disk, or a directory that may not be written to
             console.print(f"[red]error:[/] {escape(str(error))}; check the path, its permissions and the space left")
