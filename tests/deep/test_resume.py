@@ -109,6 +109,12 @@ class TestStopped:
         assert tables(tmp_path / "run") == tables(whole)
         assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "run" / "checkpoints").rglob("*")}
 
+    def test_when_it_was_done_and_checkpoints_were_deleted(self, setup, whole, tmp_path):
+        shutil.copytree(whole, tmp_path / "run")
+        shutil.rmtree(tmp_path / "run" / "checkpoints")
+        assert run_training(setup, tmp_path / "run", progress=False).frames == 1000
+        assert tables(tmp_path / "run") == tables(whole)
+
     def test_on_the_host(self, tmp_path):
         """Another vector of environments, which goes on where the one before was."""
 

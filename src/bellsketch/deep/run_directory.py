@@ -62,6 +62,10 @@ class TrainingDirectory:
         self._claimed.save_config()
         self._claimed.release()
 
+    def is_done(self, total_steps: int) -> bool:
+        """Whether the run has ended: its networks are saved last. Its checkpoints may have been deleted since."""
+        return total_steps in self._networks.steps()
+
     def restore(self, setup: Setup) -> LoopState | None:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
         found = self._checkpoints.restore(setup.shape())

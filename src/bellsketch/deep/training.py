@@ -47,6 +47,8 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     """Run to the end, from where the directory's last checkpoint is."""
     config, runner = setup.config, setup.runner
     plan = Plan(config)
+    if directory is not None and directory.is_done(plan.total_steps):
+        return
     restored = directory.restore(setup) if directory is not None else None
     first = 0 if restored is None else plan.index(int(restored.steps[0]))
     state = runner.init(setup.keys) if restored is None else restored
