@@ -233,7 +233,7 @@ class TestDamage:
         (["train", "dqn", "gym:Pendulum-v1"], "agents here choose among finitely many"),
         (["train", "c51", "gym:CliffWalking-v1", "--discount", "1"], "unbounded return range with no range given"),
         (["train", "dqn", "Catch-bsuite", "--replay-capacity", "1000000000000"], "smaller --replay-capacity"),
-        (["train", "dqn", "Catch-bsuite", "--frames", "1000"], "learning starts only after learning_starts=1000"),
+        (["train", "dqn", "Catch-bsuite", "--frames", "1000"], "learning starts only after 1000 steps"),
         (["train", "dqn", "Catch-bsuite", "--num-environments", "3"], "one must be a multiple of the other"),
         (["train", "dqn", "Catch-bsuite", "--discount", "2"], "discount=2.0"),
         (["train", "dqn", "Catch-bsuite", "--risk", "cvar"], "write a number after cvar"),
@@ -328,12 +328,14 @@ class TestHelp:
         kinds = [command]
         if name == "train":
             kinds += [AgentConfig, LearnerConfig, LoopConfig, EvaluationConfig, ReturnsConfig]
+        if name in ("train", "resume"):
+            kinds += [Running]
         for kind in kinds:
             documented = option_docs(kind)
             for field in documented if kind is command else kind.__dataclass_fields__:
                 assert letters(documented[field]) in letters(shown), field
                 assert ":func:" not in documented[field]
-        fields = set(command.__dataclass_fields__) - {"options", "learner", "loop", "evaluation", "returns"}
+        fields = set(command.__dataclass_fields__) - {"running", "options", "learner", "loop", "evaluation", "returns"}
         assert fields == set(option_docs(command))
 
     def test_of_train_shows_the_papers_defaults(self, capsys):

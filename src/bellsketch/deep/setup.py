@@ -21,6 +21,7 @@ from bellsketch.deep.environments.returns import Returns, find_returns
 from bellsketch.deep.loops.fused import FusedRunner
 from bellsketch.deep.loops.hosted import HostedRunner
 from bellsketch.deep.loops.loop import Loop, LoopState
+from bellsketch.deep.replay import empty_replay
 
 Runner = FusedRunner | HostedRunner
 
@@ -87,11 +88,13 @@ def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, confi
 
 def check_memory(setup: Setup) -> None:
     """Raise if the replay does not fit."""
-    leaves = jax.tree.leaves(setup.shape().replay)
-    config = setup.config
+    config, space = setup.config, setup.runner.loop.space
+    num = config.loop.num_environments
+    row = jax.tree.leaves(jax.eval_shape(lambda: empty_replay(3, num, *space[:2]).rows))
+    row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in row) / 3
     check_fits(
         f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",
-        float(sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)),
+        row_bytes * config.loop.replay_capacity / num * config.seeds,
         "choose a smaller --replay-capacity or fewer --seeds",
         _device_bytes(),
     )

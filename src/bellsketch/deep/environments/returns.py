@@ -66,13 +66,15 @@ class Facts:
 
 
 MINATAR_HIGH = {
-    "Asterix-MinAtar": 10.0,
-    "Breakout-MinAtar": 12.0,
-    "Freeway-MinAtar": 5.0,
-    "Seaquest-MinAtar": 15.0,
-    "SpaceInvaders-MinAtar": 25.0,
+    "Asterix-MinAtar": 20.0,
+    "Breakout-MinAtar": 20.0,
+    "Freeway-MinAtar": 6.0,
+    "Seaquest-MinAtar": 20.0,
+    "SpaceInvaders-MinAtar": 30.0,
 }
-"""Greatest discounted returns; the sum of a reward of 1 on each of 1000 steps is far from anything a game allows."""
+"""Greatest discounted returns, at γ = 0.99: a reward of 1 on every step is far from what a game allows. About twice what a
+DQN reached after 600,000 frames (Freeway: 200,000), which was 10.8, 11.6, 3.7, 4.8 and 16.0; four times in Seaquest,
+which is learnt slowly."""
 
 # A row of Asterix holds one piece of gold, a ball of Breakout hits one brick, the chicken crosses once. Bullets of
 # Space Invaders are 5 rows apart and the aliens span 4, so that no two are hit at once.
