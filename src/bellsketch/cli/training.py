@@ -12,7 +12,7 @@ from bellsketch.cli.devices import on_device
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.run import Run, run_training
 from bellsketch.deep.run_directory import CHECKPOINT_SECONDS
-from bellsketch.deep.setup import set_up
+from bellsketch.deep.setup import check_memory, set_up
 from bellsketch.deep.trackers import Tracker, tensorboard_tracker, wandb_tracker
 
 Flat = tyro.conf.arg(name="")
@@ -39,6 +39,7 @@ class Running:
         console = Console(stderr=True)
         with on_device(self.device):
             setup = set_up(config)
+            check_memory(setup)
             if not self.quiet:
                 console.print(f"{config.environment}: {escape(setup.describe())}", soft_wrap=True, highlight=False)
             try:
