@@ -72,7 +72,7 @@ MINATAR_HIGH = {
     "Seaquest-MinAtar": 20.0,
     "SpaceInvaders-MinAtar": 30.0,
 }
-"""Greatest discounted returns, at γ = 0.99: a reward of 1 on every step is far from what a game allows. About twice what
+"""Greatest discounted returns at γ = 0.99: a reward of 1 on every step is far from what a game allows. About twice what
 a DQN reached after 600,000 frames (Freeway: 200,000), which was 10.8, 11.6, 3.7, 4.8 and 16.0; four times in Seaquest,
 which is learnt slowly."""
 
