@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import toy_environments
 from gymnasium import spaces
 
+import toy_environments
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.step import Step
