@@ -9,6 +9,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from bellsketch.core.backups import PRECISE
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.projections import midpoint_levels
@@ -54,9 +55,10 @@ def quantile_huber(
     """Σ_i mean_j |τ_i − 1{goal_j < θ_i}| huber(goal_j − θ_i), with the threshold 1 of the authors."""
     goals = jax.lax.stop_gradient(goals)
     error, level = goals[None, :] - quantiles[:, None], jnp.asarray(levels)[:, None]
-    # |τ − 1{error < 0}|; a choice takes two thirds of the time that a difference with a truth value does on the CPU.
     weight = jnp.where(jax.lax.stop_gradient(error) < 0, 1 - level, level)
-    return jnp.sum(jnp.mean(weight * optax.losses.huber_loss(error), axis=1))
+    # The mean as a product: of many transitions and seeds at once XLA's own takes ten times as long on the CPU.
+    share = jnp.full(goals.shape, 1 / goals.size)
+    return jnp.sum(jnp.matmul(weight * optax.losses.huber_loss(error), share, precision=PRECISE))
 
 
 def mean_criterion(criterion: Criterion, samples: Float[Array, "a n"]) -> Float[Array, " a"]:
