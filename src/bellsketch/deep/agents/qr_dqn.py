@@ -53,13 +53,12 @@ def quantile_huber(
     quantiles: Float[Array, " n"], levels: Float[Array | np.ndarray, " n"], goals: Float[Array, " k"]
 ) -> Float[Array, ""]:
     """Σ_i mean_j |τ_i − 1{goal_j < θ_i}| huber(goal_j − θ_i), with the threshold 1 of the authors."""
-    # The derivative is written out: with 201 levels XLA takes twenty times as long for it on a CPU.
-    error = jax.lax.stop_gradient(goals[None, :] - quantiles[:, None])
-    weight = jnp.abs(jnp.asarray(levels)[:, None] - (error < 0))
+    goals = jax.lax.stop_gradient(goals)
+    error, level = goals[None, :] - quantiles[:, None], jnp.asarray(levels)[:, None]
+    weight = jnp.where(jax.lax.stop_gradient(error) < 0, 1 - level, level)
+    # The mean as a product: of many transitions and seeds at once XLA's own takes ten times as long on the CPU.
     share = jnp.full(goals.shape, 1 / goals.size)
-    value = jnp.sum(jnp.matmul(weight * optax.losses.huber_loss(error), share, precision=PRECISE))
-    slope = -jnp.matmul(weight * jnp.clip(error, -1.0, 1.0), share, precision=PRECISE)
-    return value + jnp.sum(slope * (quantiles - jax.lax.stop_gradient(quantiles)))
+    return jnp.sum(jnp.matmul(weight * optax.losses.huber_loss(error), share, precision=PRECISE))
 
 
 def mean_criterion(criterion: Criterion, samples: Float[Array, "a n"]) -> Float[Array, " a"]:
