@@ -224,10 +224,13 @@ DAMAGES = {
     "last byte": functools.partial(damage_flip, place=1.0),
     "deleted": Path.unlink,
 }
+OFTEN = ("truncated", "some byte")
 
 
 class TestDamage:
-    @pytest.mark.parametrize("kind", DAMAGES)
+    @pytest.mark.parametrize(
+        "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in OFTEN)) for kind in DAMAGES]
+    )
     def test_to_any_file_is_found(self, two, kind):
         """The one before is used, and the file named."""
         newest = two.path / f"{2:012d}"

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import bellsketch as bs
 from bellsketch.core.backups import reward_set
@@ -13,6 +14,8 @@ from bellsketch.deep.agents.dqn import DQN
 from bellsketch.deep.agents.qr_dqn import QRDQN
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.transition import Transition
+
+pytestmark = pytest.mark.slow
 
 
 class Table(eqx.Module):

@@ -95,6 +95,7 @@ def test_facts_of_gymnax_hold_in_random_play(name):
         assert set(np.unique(reward[~first])) == set(np.float32(returns.rewards))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(HOST_FACTS))
 def test_facts_of_gymnasium_hold_in_random_play(name):
     environments = HostEnvironments(name, 8)
