@@ -293,6 +293,9 @@ class TestKilled:
         for _ in range(2):
             time.sleep(1.0)
             child.send_signal(signal.SIGINT)
-        _, message = child.communicate(timeout=60)
+        try:
+            _, message = child.communicate(timeout=60)
+        finally:
+            child.kill()
         assert child.returncode == 130, message
         assert not (tmp_path / "run.lock").exists()
