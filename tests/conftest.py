@@ -30,3 +30,22 @@ def quick_compiles():
         jax.config.update("jax_disable_most_optimizations", True)
         yield
         jax.config.update("jax_disable_most_optimizations", False)
+
+
+SLOW_MODULES = (
+    "test_deep_cli.py",
+    "test_factory.py",
+    "test_host.py",
+    "test_hosted.py",
+    "test_resume.py",
+    "test_returns.py",
+    "test_rlax.py",
+)
+"""Of deep agents: they compile a program for nearly every test. Run by ``make test-all``."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in SLOW_MODULES:
+            item.add_marker(pytest.mark.slow)
