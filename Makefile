@@ -36,6 +36,7 @@ bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coefficients.py
 	$(BIN)/python benchmarks/baselines.py
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/deep.py --quick --no-peer
 
 clean:
 	rm -rf $(VENV) runs build dist
@@ -50,5 +51,5 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed requirements-dev.txt
-	$(PIP) install --quiet --requirement requirements-dev.txt --constraint constraints.txt
+	$(PIP) install --quiet --editable ".[deep]" --requirement requirements-dev.txt --constraint constraints.txt
 	touch $@

@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import json
 import math
+import threading
 
 import jax
 import numpy as np
@@ -258,6 +259,19 @@ class TestSideBySide:
         counted = Measure()  # counts only what runs in this process
         reproduce(fake(measure=counted, timed=True), tmp_path, jobs=2)
         assert counted.parts == PARTS
+
+    def test_cells_that_share_a_device_run_in_two_threads(self, whole, tmp_path):
+        both = threading.Barrier(2)
+        counted = Measure()  # counts only what runs in this process
+
+        def meet(settings, cell):
+            if cell["part"] in "abcd":
+                both.wait(timeout=60)
+            return counted(settings, cell)
+
+        reproduce(fake(measure=meet, shares_device=True), tmp_path)
+        assert sorted(counted.parts) == PARTS
+        assert (tmp_path / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()
 
 
 def test_scales_and_seeds():

@@ -1,28 +1,30 @@
 """The command line: one file a command."""
 
+import importlib
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any, Union
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
 
 import bellsketch
-from bellsketch.cli.bench import Bench
-from bellsketch.cli.compare import Compare
-from bellsketch.cli.demo import Demo
-from bellsketch.cli.reproduce import Reproduce
-from bellsketch.cli.solve import Solve
-from bellsketch.core.errors import BellsketchError, BellsketchWarning
+from bellsketch.core.errors import BellsketchError, BellsketchWarning, InputError
 
-Command = (
-    Annotated[Bench, tyro.conf.subcommand("bench", prefix_name=False)]
-    | Annotated[Demo, tyro.conf.subcommand("demo", prefix_name=False)]
-    | Annotated[Compare, tyro.conf.subcommand("compare", prefix_name=False)]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce", prefix_name=False)]
-    | Annotated[Solve, tyro.conf.subcommand("solve", prefix_name=False)]
-)
+COMMANDS = {
+    "demo": "Demo",
+    "solve": "Solve",
+    "compare": "Compare",
+    "reproduce": "Reproduce",
+    "bench": "Bench",
+    "train": "Train",
+    "resume": "Resume",
+    "evaluate": "Evaluate",
+    "play": "Play",
+    "plot": "Plot",
+}
+"""A command's module in this package, and its class there. Only the one that is called is imported."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +33,6 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"bellsketch {bellsketch.__version__}")
         return 0
-    command = tyro.cli(Command, prog="bellsketch", description=bellsketch.__doc__, args=arguments)  # type: ignore[call-overload]
     console = Console(stderr=True)
     with warnings.catch_warnings():
         warnings.simplefilter("always", BellsketchWarning)
@@ -39,9 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
             f"[yellow]warning:[/] {escape(str(message))}"
         )
         try:
-            command()
+            _parse(arguments)()
         except BellsketchError as error:
-            console.print(f"[red]error:[/] {escape(str(error))}")
+            console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
             return 2
         except OSError as error:  # such as a full disk, or a directory that may not be written to
             console.print(f"[red]error:[/] {escape(str(error))}; check the path, its permissions and the space left")
@@ -49,3 +50,39 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             return 130
     return 0
+
+
+def _parse(arguments: list[str]) -> Any:
+    name, *rest = arguments or [""]
+    if name not in COMMANDS:
+        return _parse_any(arguments)
+    command, prog = _load(name), f"bellsketch {name}"
+    parsed: Any = tyro.cli(command, prog=prog, args=rest)
+    if hasattr(parsed, "with_preset"):  # defaults that depend on other arguments: read them again, over these
+        return tyro.cli(command, prog=prog, args=rest, default=parsed.with_preset())
+    return parsed
+
+
+def _parse_any(arguments: list[str]) -> Any:
+    """With every command whose dependencies are installed, for ``--help`` and for what is no command."""
+    every: list[Any] = []
+    missing = []
+    for name in COMMANDS:
+        try:
+            every.append(Annotated[_load(name), tyro.conf.subcommand(name, prefix_name=False)])  # type: ignore[misc]
+        except InputError:
+            missing.append(name)
+    note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[deep]'." if missing else ""
+    description = f"{bellsketch.__doc__}{note}"
+    return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
+
+
+def _load(name: str) -> type:
+    try:
+        return getattr(importlib.import_module(f"bellsketch.cli.{name}"), COMMANDS[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("bellsketch"):
+            raise
+        raise InputError(
+            f"bellsketch {name} needs {error.name}, which is not installed: pip install 'bellsketch[deep]'"
+        ) from None

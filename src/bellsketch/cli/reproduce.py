@@ -23,7 +23,7 @@ class Reproduce:
     """
 
     name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")] = ""
-    """The figure, or all. See --list."""
+    """The figure, or all that can be computed with what is installed. See --list."""
     list: bool = False
     """Show the figures and do nothing."""
     scale: str = "quick"
@@ -34,7 +34,7 @@ class Reproduce:
     seed: int = 0
     """For everything random."""
     jobs: int | None = None
-    """Parts of a sweep to compute side by side; default: as many as there are cores."""
+    """Parts of a sweep to compute side by side; default: as many as there are cores, or 2 that share an accelerator."""
     fresh: bool = False
     """Discard what the directory holds, instead of continuing it."""
 
@@ -48,10 +48,18 @@ class Reproduce:
         if self.name != "all" and self.name not in EXPERIMENTS:
             raise UnknownNameError("figure", self.name, EXPERIMENTS)
         if self.name == "all":
-            for name, experiment in EXPERIMENTS.items():
-                self._run(experiment, (self.out or Path("runs") / self.scale) / name)
+            self._run_all(console)
         else:
             self._run(EXPERIMENTS[self.name], self.out or Path("runs") / self.scale / self.name)
+
+    def _run_all(self, console: Console) -> None:
+        for name, experiment in EXPERIMENTS.items():
+            if not experiment.missing():
+                self._run(experiment, (self.out or Path("runs") / self.scale) / name)
+        for name, experiment in EXPERIMENTS.items():
+            if missing := experiment.missing():
+                needs = f"{name}: left out, as {', '.join(missing)} is not installed: pip install 'bellsketch[deep]'"
+                console.print(needs, soft_wrap=True, markup=False, highlight=False)
 
     def _run(self, experiment: Experiment, out: Path) -> None:
         run_experiment(experiment, out, scale=self.scale, seed=self.seed, jobs=self.jobs, fresh=self.fresh)

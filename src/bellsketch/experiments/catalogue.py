@@ -7,6 +7,8 @@ from bellsketch.experiments import (
     beyond,
     fig2,
     fig4,
+    minatar,
+    minatar_ablation,
     polynomial,
     sfdp,
     tabular_full,
@@ -27,6 +29,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         sfdp.EXPERIMENT,
         theory.EXPERIMENT,
         beyond.EXPERIMENT,
+        minatar.EXPERIMENT,
+        minatar_ablation.EXPERIMENT,
     )
 }
 

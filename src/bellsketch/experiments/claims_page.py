@@ -14,8 +14,9 @@ def claims_page(directories: Sequence[Path]) -> str:
     parts = [
         "# Claims",
         "",
-        "Every claim the paper makes of its tabular figures, and those of our own figure `beyond`, with the number",
-        "that decides it at full scale. A claim that does not hold is a result; its figure's page says what we see.",
+        "Every claim the paper makes of its figures, and those of ours (those on deep agents with MinAtar for Atari),",
+        "with the number that decides it at full scale. A claim that does not hold is a result; its figure's page says",
+        "what we see.",
         "This page is written by `python -m bellsketch.experiments.claims_page docs/figures`.",
     ]
     for directory in directories:

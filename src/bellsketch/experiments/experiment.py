@@ -1,6 +1,7 @@
 """The one shape of a figure's experiment: settings → cells → records → picture and claims."""
 
 import dataclasses
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -43,9 +44,18 @@ class Experiment:
     """The command of the command line that runs it."""
     table: Callable[[pd.DataFrame], pd.DataFrame] | None = None
     """What of the records is worth printing, if anything."""
+    shares_device: bool = False
+    """Whether cells take turns on one accelerator: they then run in threads of one process, so that one is compiled
+    while another computes."""
+    needs: tuple[str, ...] = ()
+    """Packages of the extra ``deep`` that cells import."""
 
     def settings(self, scale: str, seed: int = 0) -> Any:
         """The settings of a scale."""
         if scale not in SCALES:
             raise InputError(f"scale={scale!r}: choose one of {', '.join(SCALES)}")
         return dataclasses.replace(self.quick if scale == "quick" else self.full, seed=seed)
+
+    def missing(self) -> list[str]:
+        """Packages without which no cell can be computed."""
+        return [package for package in self.needs if importlib.util.find_spec(package) is None]

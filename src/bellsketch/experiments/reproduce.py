@@ -12,7 +12,11 @@ import pandas as pd
 from bellsketch.core.errors import InputError
 from bellsketch.experiments.claims import Claim, claims_json
 from bellsketch.experiments.experiment import Cell, Experiment, Record
-from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, replace_text, results_file
+from bellsketch.experiments.run_directory import RunDirectory, cell_key, describe_run, results_file
+from bellsketch.runs.files import replace_text
+
+THREADS = 2
+"""Cells at a time that share a device: one computes, the next is compiled."""
 
 
 def reproduce(
@@ -33,24 +37,34 @@ def reproduce(
         stopped is continued; a complete one is only drawn again.
       scale: ``quick`` or ``full``.
       seed: for everything random.
-      jobs: how many cells to compute side by side; default: one for each core. Timed figures always use one.
+      jobs: how many cells to compute side by side; default: one for each core, or two where they share an accelerator.
+        Timed figures always use one.
       fresh: discard what the directory holds.
       report: called with the number of cells done and their total.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs}: must be at least 1")
     settings = experiment.settings(scale, seed)
-    config = describe_run(experiment.name, scale, settings, experiment.command)
+    if (missing := experiment.missing()) and (fresh or not results_file(out).exists()):
+        raise InputError(
+            f"{experiment.name} needs {', '.join(missing)}, which is not installed: pip install 'bellsketch[deep]'"
+        )
+    config = describe_run(experiment, scale, settings)
     directory = RunDirectory(out, config, fresh=fresh)
     try:
         if not directory.is_complete:
-            workers = 1 if experiment.timed else jobs or joblib.cpu_count()
-            directory.complete(_compute(experiment, settings, directory, workers, report))
+            directory.complete(_compute(experiment, settings, directory, _workers(experiment, jobs), report))
         directory.config["drawn_at_commit"] = config["commit"]
         directory.save_config()
         return _draw(experiment, directory)
     finally:
         directory.release()
+
+
+def _workers(experiment: Experiment, jobs: int | None) -> int:
+    if experiment.timed:
+        return 1
+    return jobs or (THREADS if experiment.shares_device else joblib.cpu_count())
 
 
 def _draw(experiment: Experiment, directory: RunDirectory) -> list[Claim]:
@@ -96,7 +110,8 @@ def _measure_all(
     if min(jobs, len(cells)) <= 1:
         yield from (_measure(experiment.measure, settings, cell) for cell in cells)
         return
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    prefer = "threads" if experiment.shares_device else None
+    parallel = joblib.Parallel(n_jobs=jobs, prefer=prefer, return_as="generator_unordered")
     yield from parallel(joblib.delayed(_measure)(experiment.measure, settings, cell) for cell in cells)
 
 

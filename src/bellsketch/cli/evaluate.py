@@ -1,0 +1,96 @@
+"""``bellsketch evaluate``."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import tyro
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bellsketch.cli.devices import on_device
+from bellsketch.core.errors import InputError
+from bellsketch.deep.pictures import plot_moment
+from bellsketch.deep.playing import moments
+from bellsketch.deep.run import Run, load_run
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """How well a run's networks play: whole episodes, almost greedy.
+
+    Example: bellsketch evaluate runs/breakout --episodes 100 --json
+    """
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Directory of a run, finished or not."""
+    episodes: int | None = None
+    """Of each seed; default: as configured."""
+    epsilon: float | None = None
+    """The chance of a random action; default: as configured."""
+    seed: int = 0
+    """For the episodes: where they start, and what happens."""
+    device: str | None = None
+    """cpu or gpu; default: what JAX prefers."""
+    distributions: Path | None = None
+    """Write a picture of the return distributions that the first seed predicts in an episode to this file."""
+    at_step: int = 0
+    """Which step of the episode --distributions shows."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+    def __call__(self) -> None:
+        with on_device(self.device):
+            run = load_run(self.run)
+            played = run.evaluate(self.episodes, seed=self.seed, epsilon=self.epsilon)
+            if self.distributions is not None:
+                self._draw(run, self.distributions)
+        record = self._record(run, played)
+        if self.json:
+            print(json.dumps(record, allow_nan=False))
+            return
+        table = Table("seed", "mean return", "lowest", "highest", "mean length", box=box.SIMPLE_HEAD)
+        for row in record["seeds"]:
+            numbers = (row[k] for k in ("mean_return", "min_return", "max_return", "mean_length"))
+            table.add_row(str(row["seed"]), *(f"{number:.2f}" for number in numbers))
+        console = Console()
+        console.print(table)
+        console.print(
+            f"{record['agent']} on {record['environment']} after {record['frames']:,} frames: mean return"
+            f" {record['mean_return']:.2f} over {record['episodes']} episodes"
+        )
+
+    def _record(self, run: Run, played: Any) -> dict[str, Any]:
+        returns, lengths = np.asarray(played.returns, float), np.asarray(played.lengths, float)
+        seeds = [
+            {
+                "seed": run.config.seed + i,
+                "mean_return": float(returns[i].mean()),
+                "min_return": float(returns[i].min()),
+                "max_return": float(returns[i].max()),
+                "mean_length": float(lengths[i].mean()),
+            }
+            for i in range(len(returns))
+        ]
+        return {
+            "agent": run.config.agent,
+            "environment": run.config.environment,
+            "frames": run.frames,
+            "episodes": int(returns.size),
+            "unfinished": int((~np.asarray(played.finished)).sum()),
+            "mean_return": float(returns.mean()),
+            "seeds": seeds,
+        }
+
+    def _draw(self, run: Run, path: Path) -> None:
+        shown = next((m for i, m in enumerate(moments(run, seed=self.seed)) if i == self.at_step), None)
+        if shown is None:
+            raise InputError(f"at_step={self.at_step}: the episode ended before; choose an earlier step")
+        figure = plot_moment(shown, (run.setup.returns.low, run.setup.returns.high))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=130)
+        plt.close(figure)

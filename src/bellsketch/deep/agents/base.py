@@ -1,0 +1,65 @@
+"""The one shape of an agent."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.deep.networks import HIDDEN, HeadedTorso, Torso
+from bellsketch.deep.transition import Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent(ABC):
+    """A network, the values it acts by, and its loss: pure functions of one observation or transition."""
+
+    double: bool = dataclasses.field(default=False, kw_only=True)
+    """Whether the online network chooses the action that the target network evaluates."""
+    num_steps: int = dataclasses.field(default=1, kw_only=True)
+    """n of n-step returns, for whoever samples the transitions."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What it predicts, in a few words, and how exact what was computed beforehand is."""
+
+    @abstractmethod
+    def num_outputs(self) -> int:
+        """Numbers that the network predicts for each action."""
+
+    def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
+        """A network with random parameters."""
+        key_torso, key_head = jax.random.split(key)
+        torso = Torso(key_torso, observation_shape)
+        return HeadedTorso(key_head, torso, HIDDEN, num_actions, self.num_outputs())
+
+    @abstractmethod
+    def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
+        """What to be greedy in."""
+
+    @abstractmethod
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        """The predicted return distribution of each action, [a, n]. To look at; a sketch's is computed on the host."""
+
+    def unknown_rewards(
+        self, rewards: Float[np.ndarray, " b"], discounts: Float[np.ndarray, " b"]
+    ) -> Bool[np.ndarray, " b"]:
+        """Of which transitions the loss would be NaN, for want of a target. Most agents can learn from all."""
+        return np.zeros(np.shape(rewards), dtype=bool)
+
+    @abstractmethod
+    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+        """Of one transition, given the online and the target network."""
+
+    @final
+    def next_action(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Any:
+        """The greedy action after a transition."""
+        chooser = network if self.double else target
+        return jnp.argmax(self.action_values(key, chooser, transition.next_observation))

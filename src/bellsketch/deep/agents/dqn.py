@@ -1,0 +1,36 @@
+"""DQN (Mnih et al., 2015): the mean of the return, with Huber's loss."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import optax
+from jaxtyping import Array, Float
+
+from bellsketch.core.distributions import AtomicDistribution, dirac
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.transition import Transition
+
+
+@dataclasses.dataclass(frozen=True)
+class DQN(Agent):
+    """Q(x, a) ≈ r + γ max_a' Q̄(x', a')."""
+
+    @property
+    def summary(self) -> str:
+        return "means of returns"
+
+    def num_outputs(self) -> int:
+        return 1
+
+    def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
+        return network(observation)[:, 0]
+
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        return dirac(self.action_values(key, network, observation))
+
+    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+        next_action = self.next_action(key, network, target, transition)
+        following = target(transition.next_observation)[next_action, 0]
+        goal = jax.lax.stop_gradient(transition.reward + transition.discount * following)
+        return optax.losses.huber_loss(network(transition.observation)[transition.action, 0], goal)

@@ -1,0 +1,87 @@
+"""Agents by name, from what is known of an environment's rewards and returns."""
+
+import dataclasses
+from collections.abc import Callable
+
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.families import make_features
+from bellsketch.core.ranges import GRID_MARGIN, ReturnRange
+from bellsketch.core.risk import MEAN, Criterion
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.agents.building import build_sketch_dqn
+from bellsketch.deep.agents.c51 import C51
+from bellsketch.deep.agents.dqn import DQN
+from bellsketch.deep.agents.iqn import IQN
+from bellsketch.deep.agents.qr_dqn import QRDQN
+from bellsketch.deep.config import AgentConfig
+from bellsketch.deep.environments.returns import Returns
+
+ROUNDING = 1e-6
+"""Relative error of a sum of two rewards in single precision, with room to spare."""
+OF_SKETCHES = ("features", "slope_factor", "form", "interpolate")
+"""Options that other agents do not have."""
+
+
+def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float, criterion: Criterion = MEAN) -> Agent:
+    """An agent by its name, with these options."""
+    if name not in AGENTS:
+        raise UnknownNameError("agent", name, AGENTS)
+    if name != "sketch_dqn":
+        plain = AgentConfig()
+        for option in OF_SKETCHES:
+            if (value := getattr(config, option)) != (default := getattr(plain, option)):
+                raise InputError(f"{option}={value!r}: {name} has no such option; leave it at {default!r}")
+    if name == "dqn" and config.num is not None:
+        raise InputError(f"num={config.num}: dqn predicts the mean alone; leave it out")
+    if not 0 < discount <= 1:
+        raise InputError(f"discount={discount}: must lie in (0, 1]")
+    agent = AGENTS[name](config, returns, discount, criterion)
+    return dataclasses.replace(agent, double=config.double, num_steps=config.num_steps)
+
+
+def _dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
+    if criterion != MEAN:
+        raise InputError(f"criterion={criterion}: DQN knows means only; choose a distributional agent")
+    return DQN()
+
+
+def _c51(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
+    return C51(returns.low, returns.high, config.num or 51, criterion)
+
+
+def _qr_dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
+    return QRDQN(config.num or 201, criterion)
+
+
+def _iqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
+    num = config.num or 64
+    return IQN(num, num, criterion=criterion)
+
+
+def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
+    span = ReturnRange(returns.low, returns.high)
+    features = make_features(config.features, span, config.num or 201, slope_factor=config.slope_factor)
+    # Sums of several rewards are too many to list.
+    listed = returns.rewards if config.num_steps == 1 else None
+    low, high = (config.num_steps * end for end in returns.reward_interval)
+    slack = config.num_steps * ROUNDING * max(abs(low), abs(high))
+    interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if listed is None or config.interpolate else None
+    return build_sketch_dqn(
+        features,
+        span.expand(GRID_MARGIN),
+        discount**config.num_steps,
+        rewards=listed,
+        reward_interval=interval,
+        criterion=criterion,
+        form=config.form,
+        returns=span,
+    )
+
+
+AGENTS: dict[str, Callable[[AgentConfig, Returns, float, Criterion], Agent]] = {
+    "dqn": _dqn,
+    "c51": _c51,
+    "qr_dqn": _qr_dqn,
+    "iqn": _iqn,
+    "sketch_dqn": _sketch_dqn,
+}

@@ -1,0 +1,86 @@
+"""IQN (Dabney et al., 2018b): the quantile function itself, at levels that are drawn anew each time."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import InputError
+from bellsketch.core.projections import midpoint_levels
+from bellsketch.core.risk import MEAN, Criterion
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.agents.qr_dqn import equally_likely, mean_criterion, quantile_huber
+from bellsketch.deep.networks import HIDDEN, Torso
+from bellsketch.deep.transition import Transition
+
+SHOWN_LEVELS = midpoint_levels(64)
+"""Of a predicted distribution to look at, which had better not change from one look to the next."""
+
+
+class QuantileNetwork(eqx.Module):
+    """Quantiles of each action at given levels: the torso times an embedding of cosines, then a linear head."""
+
+    torso: Torso
+    embedding: eqx.nn.Linear
+    head: eqx.nn.Linear
+    num_cosines: int = eqx.field(static=True)
+
+    def __init__(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int, num_cosines: int):
+        keys = jax.random.split(key, 3)
+        self.torso = Torso(keys[0], observation_shape)
+        self.embedding = eqx.nn.Linear(num_cosines, HIDDEN, key=keys[1])
+        self.head = eqx.nn.Linear(HIDDEN, num_actions, key=keys[2])
+        self.num_cosines = num_cosines
+
+    def __call__(self, observation: Any, levels: Float[Array, " n"]) -> Float[Array, "a n"]:
+        frequencies = jnp.arange(1, self.num_cosines + 1)
+        cosines = jnp.cos(jnp.pi * frequencies * levels[:, None])
+        embedded = jax.nn.relu(jax.vmap(self.embedding)(cosines))
+        return jax.vmap(self.head)(self.torso(observation) * embedded).T
+
+
+@dataclasses.dataclass(frozen=True)
+class IQN(Agent):
+    """N = N' = 64 levels in the loss and K = 32 to act by, as published."""
+
+    num_levels: int = 64
+    num_target_levels: int = 64
+    num_acting_levels: int = 32
+    num_cosines: int = 64
+    criterion: Criterion = MEAN
+
+    def __post_init__(self) -> None:
+        for name in ("num_levels", "num_target_levels", "num_acting_levels", "num_cosines"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)}: at least 1 is needed")
+
+    @property
+    def summary(self) -> str:
+        return f"quantiles at {self.num_levels} random levels"
+
+    def num_outputs(self) -> int:
+        return 1
+
+    def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
+        return QuantileNetwork(key, observation_shape, num_actions, self.num_cosines)
+
+    def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
+        levels = jax.random.uniform(key, (self.num_acting_levels,))
+        return mean_criterion(self.criterion, network(observation, levels))
+
+    def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
+        return equally_likely(network(observation, jnp.asarray(SHOWN_LEVELS, jnp.float32)))
+
+    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+        key_action, key_levels, key_goals = jax.random.split(key, 3)
+        next_action = self.next_action(key_action, network, target, transition)
+        goal_levels = jax.random.uniform(key_goals, (self.num_target_levels,))
+        goals = transition.reward + transition.discount * target(transition.next_observation, goal_levels)[next_action]
+        levels = jax.random.uniform(key_levels, (self.num_levels,))
+        quantiles = network(transition.observation, levels)[transition.action]
+        return quantile_huber(quantiles, levels, goals)

@@ -1,0 +1,272 @@
+"""What a training run is told: plain values, from Python and from the command line. Defaults are the paper's."""
+
+import dataclasses
+import json
+import math
+from typing import Any, Literal
+
+from bellsketch.core.errors import InputError, UnknownNameError
+
+LARGEST_SEED = 2**31 - 1
+"""JAX's integers have 32 bits."""
+
+
+def _check_positive(config: Any, name: str) -> None:
+    if not getattr(config, name) > 0:
+        raise InputError(f"{name}={getattr(config, name)}: must be positive")
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig:
+    """Options of an agent."""
+
+    num: int | None = None
+    """Atoms, quantiles, levels or features; by default 51, 201, 64 and 201."""
+    features: str = "sigmoid"
+    """Feature family of a sketch."""
+    slope_factor: float = 1.0
+    """Multiplies the family's default slope."""
+    form: Literal["free", "constant", "none"] = "free"
+    """Of a sketch's regressions: with a free intercept, with a penalised constant feature (the paper's), or none."""
+    interpolate: bool = False
+    """Whether a sketch also takes rewards between those that are listed. If none are, it takes all."""
+    double: bool = False
+    """Double Q-learning."""
+    num_steps: int = 1
+    """n of n-step returns."""
+    # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of them one after the
+    # other, whose errors would add up.
+
+    def __post_init__(self) -> None:
+        if self.num is not None and self.num < 1:
+            raise InputError(f"num={self.num}: at least 1 is needed, or None for the published number")
+        if self.num_steps < 1:
+            raise InputError(f"num_steps={self.num_steps}: returns are over at least 1 step")
+        if not (self.slope_factor > 0 and math.isfinite(self.slope_factor)):
+            raise InputError(f"slope_factor={self.slope_factor}: must be positive and finite; 1 is the default slope")
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerConfig:
+    """How to learn (App. "Deep reinforcement learning implementation details")."""
+
+    learning_rate: float = 5e-5
+    """Of Adam."""
+    adam_epsilon: float = 0.01 / 32
+    """Adam's ε."""
+    max_gradient_norm: float = 10.0
+    """Gradients are clipped to this global norm."""
+    target_period: int = 2_500
+    """Updates between copies to the target network."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "adam_epsilon", "max_gradient_norm", "target_period"):
+            _check_positive(self, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopConfig:
+    """How often to do what, in environment steps of one seed."""
+
+    num_environments: int = 1
+    """Environments side by side, for each seed."""
+    update_period: int = 4
+    """Steps for each update."""
+    batch_size: int = 32
+    """Transitions in an update."""
+    replay_capacity: int = 1_000_000
+    """Steps kept."""
+    learning_starts: int = 50_000
+    """Steps taken at random before the first update."""
+    exploration_steps: int = 1_000_000
+    """Steps over which ε falls to its final value, after those at random."""
+    exploration_final: float = 0.01
+    """The last ε."""
+    discount: float = 0.99
+    """γ."""
+
+    def __post_init__(self) -> None:
+        whole = ("num_environments", "update_period", "batch_size", "replay_capacity", "exploration_steps")
+        for name in (*whole, "discount"):
+            _check_positive(self, name)
+        if self.discount > 1:
+            raise InputError(f"discount={self.discount}: must lie in (0, 1]")
+        if not 0 <= self.exploration_final <= 1:
+            raise InputError(f"exploration_final={self.exploration_final}: a probability lies in [0, 1]")
+        if self.learning_starts < 0:
+            raise InputError(f"learning_starts={self.learning_starts}: must not be negative")
+        small, large = sorted((self.num_environments, self.update_period))
+        if large % small:
+            raise InputError(
+                f"num_environments={self.num_environments} and update_period={self.update_period}: one must be a"
+                " multiple of the other, so that the number of updates for each step comes out even"
+            )
+
+    @property
+    def acts(self) -> int:
+        """Vector steps in an iteration."""
+        return max(1, self.update_period // self.num_environments)
+
+    @property
+    def updates(self) -> int:
+        """Updates in an iteration, after its steps."""
+        return max(1, self.num_environments // self.update_period)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps in an iteration."""
+        return self.acts * self.num_environments
+
+    def epsilon(self, steps: Any) -> Any:
+        """The chance of a random action after so many steps, for numbers and arrays."""
+        share = (steps - self.learning_starts) / self.exploration_steps
+        clipped = share * (share > 0) * (share < 1) + (share >= 1)
+        return 1.0 - (1.0 - self.exploration_final) * clipped
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+    """How to measure a network: whole episodes, acting almost greedily."""
+
+    evaluation_episodes: int = 20
+    """Episodes in an evaluation of one seed."""
+    evaluation_epsilon: float = 0.001
+    """The chance of a random action."""
+    evaluations: int = 10
+    """Evaluations in a run, evenly spaced, the last one at its end; 0: none."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "evaluation_episodes")
+        if not 0 <= self.evaluation_epsilon <= 1:
+            raise InputError(f"evaluation_epsilon={self.evaluation_epsilon}: a probability lies in [0, 1]")
+        if self.evaluations < 0:
+            raise InputError(f"evaluations={self.evaluations}: must not be negative")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReturnsConfig:
+    """What the rewards and returns are; whatever is not given is found out from the environment, and shown."""
+
+    return_low: float | None = None
+    """The least return that atoms and features are to cover."""
+    return_high: float | None = None
+    """The largest return that they are to cover."""
+    rewards: tuple[float, ...] | None = None
+    """All rewards there are; a sketch has coefficients for these, and any other is an error."""
+    reward_interval: tuple[float, float] | None = None
+    """Rewards may be any numbers in here: sketches interpolate their coefficients."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """All of a run."""
+
+    agent: str
+    environment: str
+    frames: int = 200_000_000
+    """Of each seed."""
+    seeds: int = 1
+    """Runs side by side, from ``seed`` on."""
+    seed: int = 0
+    risk: str = "mean"
+    """What to be greedy in."""
+    records: int = 100
+    """Records of each seed, evenly spaced."""
+    options: AgentConfig = dataclasses.field(default_factory=AgentConfig)
+    learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
+    loop: LoopConfig = dataclasses.field(default_factory=LoopConfig)
+    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+    returns: ReturnsConfig = dataclasses.field(default_factory=ReturnsConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("frames", "seeds", "records"):
+            _check_positive(self, name)
+        if not 0 <= self.seed <= LARGEST_SEED - self.seeds:
+            raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
+        num = self.loop.num_environments
+        warm_up, rows = -(-self.loop.learning_starts // num) * num, -(-self.loop.replay_capacity // num)
+        if self.frames <= warm_up:
+            raise InputError(
+                f"frames={self.frames}: learning starts only after {warm_up} steps (learning_starts="
+                f"{self.loop.learning_starts}, {num} at a time); pass more frames, or let it start earlier"
+            )
+        if rows <= self.options.num_steps + 1:
+            raise InputError(
+                f"replay_capacity={self.loop.replay_capacity}: {num} environments have {rows} steps each in it, too few"
+                f" for num_steps={self.options.num_steps}; pass a larger one"
+            )
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> "TrainingConfig":
+        """From JSON values."""
+        parts = {
+            "options": AgentConfig,
+            "learner": LearnerConfig,
+            "loop": LoopConfig,
+            "evaluation": EvaluationConfig,
+            "returns": ReturnsConfig,
+        }
+        made = {name: kind(**_tuples(values[name])) for name, kind in parts.items()}
+        return cls(**{**values, **made})
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON knows lists only."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """What suits a kind of environment."""
+
+    frames: int
+    learner: LearnerConfig
+    loop: LoopConfig
+
+
+PRESETS: dict[str, Preset] = {
+    "paper": Preset(200_000_000, LearnerConfig(), LoopConfig()),
+    "minatar": Preset(
+        2_000_000,
+        LearnerConfig(learning_rate=5e-4, target_period=250),
+        LoopConfig(
+            num_environments=128,
+            update_period=16,
+            batch_size=128,
+            replay_capacity=100_000,
+            learning_starts=5_000,
+            exploration_steps=100_000,
+        ),
+    ),
+    "small": Preset(
+        100_000,
+        LearnerConfig(learning_rate=5e-4, target_period=250),
+        LoopConfig(
+            num_environments=4,
+            batch_size=64,
+            replay_capacity=50_000,
+            learning_starts=1_000,
+            exploration_steps=10_000,
+        ),
+    ),
+}
+"""``paper``: Atari's. The others are for environments that are learnt in minutes."""
+
+
+def preset_for(environment: str) -> str:
+    """The preset that suits an environment: the paper's for Atari."""
+    if "MinAtar" in environment:
+        return "minatar"
+    return "paper" if "ALE/" in environment else "small"
+
+
+def find_preset(name: str | None, environment: str) -> Preset:
+    """A preset by name; by default the one that suits the environment."""
+    name = preset_for(environment) if name is None else name
+    if name not in PRESETS:
+        raise UnknownNameError("preset", name, PRESETS)
+    return PRESETS[name]

@@ -1,0 +1,52 @@
+"""Environments by name, wherever they run."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import gymnax
+
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.native import NativeEnvironment, make_native
+
+PREFIX = "gym:"
+"""Of names that are Gymnasium's, where Gymnax has the same."""
+
+
+def make_environment(
+    name: str,
+    num_environments: int = 1,
+    *,
+    options: Mapping[str, Any] | None = None,
+    asynchronous: bool = False,
+    render: bool = False,
+) -> NativeEnvironment | HostEnvironments:
+    """A Gymnax environment, which callers batch as they like, or ``num_environments`` of Gymnasium's.
+
+    Args:
+        name: A name Gymnax knows, such as ``Breakout-MinAtar``, or else one Gymnasium knows, such as ``FrozenLake-v1``.
+            ``gym:CartPole-v1`` is Gymnasium's though Gymnax has one too; ``gym:module:Name-v0`` imports a module that
+            registers it.
+        num_environments: How many on the host.
+        options: Arguments of a Gymnasium environment.
+        asynchronous: Whether each on the host runs in a process of its own.
+        render: Whether those on the host can be rendered.
+    """
+    if not name.startswith(PREFIX) and name in gymnax.registered_envs:
+        if options:
+            raise InputError(f"options={dict(options)}: Gymnax's {name!r} takes none; Gymnasium's is {PREFIX + name!r}")
+        return make_native(name)
+    plain = name.removeprefix(PREFIX)
+    if plain.count(":") > 1:
+        raise InputError(f"environment {name!r}: write {PREFIX}Name-v0 or {PREFIX}module:Name-v0")
+    try:
+        return HostEnvironments(plain, num_environments, options=options, asynchronous=asynchronous, render=render)
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
+        near = difflib.get_close_matches(plain, gymnasium.registry, n=5)  # of more than a hundred
+        raise UnknownNameError("environment", plain, {*gymnax.registered_envs, *near}) from error
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise InputError(f"environment {name!r} needs what is not installed: {error}") from error
+    except gymnasium.error.Error as error:
+        raise InputError(f"environment {name!r}: {error}") from error

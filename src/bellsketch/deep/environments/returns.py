@@ -1,0 +1,302 @@
+"""Which rewards an environment pays, and between which numbers its returns lie.
+
+Agents that learn distributions need both before they start. What a person says wins; then what is known of an
+environment by its name; then what random play shows, which better play may exceed.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import gymnax
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from bellsketch.core.errors import InputError
+from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.native import NativeEnvironment
+
+MAX_LISTED = 32
+"""Rewards that are listed one by one; more of them are an interval."""
+
+MARGIN = 0.25
+"""Widens an interval of rewards that random play has shown, at both ends, in units of its width."""
+
+PROBE_ENVIRONMENTS, PROBE_STEPS = 16, 500
+"""How much random play: 8000 steps, long enough to see episodes of 500 end."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Returns:
+    """What is known of an environment: the rewards it pays, and between which numbers its returns lie."""
+
+    low: float
+    high: float
+    rewards: tuple[float, ...] | None
+    """All of them, or None if they are any numbers in ``reward_interval``."""
+    reward_interval: tuple[float, float]
+    source: str = "as given"
+    """Where this comes from, for people to read."""
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise InputError(f"returns in [{self.low}, {self.high}]: pass a finite range with low < high")
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the source of an environment says, with its default parameters."""
+
+    repeated: tuple[float, ...] = (0.0,)
+    """Rewards that any step may pay."""
+    once: tuple[float, ...] = ()
+    """Rewards that are paid at most once an episode, and one of them at most."""
+    steps: int | None = None
+    """Steps after which every episode has terminated by itself."""
+    high: float | None = None
+    """A bound on returns that was measured, where the one that follows from rewards is of no use."""
+    listed: bool = True
+    """False where rewards are rounded numbers that are better not compared: any in between are meant too."""
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """All of them."""
+        return tuple(sorted({*self.repeated, *self.once}))
+
+
+MINATAR_HIGH = {
+    "Asterix-MinAtar": 20.0,
+    "Breakout-MinAtar": 20.0,
+    "Freeway-MinAtar": 6.0,
+    "Seaquest-MinAtar": 20.0,
+    "SpaceInvaders-MinAtar": 30.0,
+}
+"""Greatest discounted returns at γ = 0.99: a reward of 1 on every step is far from what a game allows. About twice what
+a DQN reached after 600,000 frames (Freeway: 200,000), which was 10.8, 11.6, 3.7, 4.8 and 16.0; four times in Seaquest,
+which is learnt slowly."""
+
+# A row of Asterix holds one piece of gold, a ball of Breakout hits one brick, the chicken crosses once. Bullets of
+# Space Invaders are 5 rows apart and the aliens span 4, so that no two are hit at once.
+MINATAR = {name: Facts((0.0, 1.0), high=high) for name, high in MINATAR_HIGH.items()}
+# In Seaquest up to two bullets are under way, each of which can hit something, also on the step on which a full
+# submarine surfaces: that pays ⌊10 oxygen/200⌋, at most 9, since the oxygen has gone down to 199 under water.
+MINATAR["Seaquest-MinAtar"] = Facts(tuple(map(float, range(12))), high=MINATAR_HIGH["Seaquest-MinAtar"])
+
+NATIVE_FACTS = {
+    **MINATAR,
+    "CartPole-v1": Facts((1.0,)),  # also on the step on which the pole falls
+    "Acrobot-v1": Facts((-1.0,), (0.0,)),
+    "MountainCar-v0": Facts((-1.0,)),
+    "Catch-bsuite": Facts(once=(-1.0, 1.0)),
+    "DeepSea-bsuite": Facts((0.0, -0.01 / 8), (1.0 - 0.01 / 8,), steps=8),
+    "MemoryChain-bsuite": Facts(once=(-1.0, 1.0)),
+    "UmbrellaChain-bsuite": Facts((-1.0, 1.0), steps=10),
+    "DiscountingChain-bsuite": Facts(once=(1.0, 1.1)),
+    "MNISTBandit-bsuite": Facts((), (-1.0, 1.0), steps=1),
+    "SimpleBandit-bsuite": Facts((), (0.0, 1.0), steps=1, listed=False),
+    "FourRooms-misc": Facts(once=(1.0,)),
+    "MetaMaze-misc": Facts((0.0, 10.0)),  # the goal is reached again and again
+    "BernoulliBandit-misc": Facts((0.0, 1.0)),
+    "Pong-misc": Facts((1.0,), (0.0,)),
+    "FrozenLake-misc": Facts(once=(1.0,)),
+}
+"""Of Gymnax 1.0.1, read off its source."""
+
+HOST_FACTS = {
+    "CartPole-v0": Facts((1.0,)),
+    "CartPole-v1": Facts((1.0,)),  # also on the step on which the pole falls
+    "Acrobot-v1": Facts((-1.0,), (0.0,)),
+    "MountainCar-v0": Facts((-1.0,)),
+    "FrozenLake-v1": Facts(once=(1.0,)),
+    "FrozenLake8x8-v1": Facts(once=(1.0,)),
+    "Blackjack-v1": Facts(once=(-1.0, 1.0)),
+    "CliffWalking-v1": Facts((-1.0, -100.0)),
+    "CliffWalkingSlippery-v1": Facts((-1.0, -100.0)),
+    "Taxi-v4": Facts((-1.0, -10.0), (20.0,)),
+}
+"""Of Gymnasium 1.3.0, read off its source."""
+
+
+def find_returns(
+    environment: NativeEnvironment | HostEnvironments,
+    discount: float,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    rewards: Sequence[float] | None = None,
+    reward_interval: tuple[float, float] | None = None,
+    seed: int = 0,
+) -> Returns:
+    """What is known of an environment's returns, or can be found out.
+
+    An episode that is cut off at a time limit is learnt as if it went on, so that the limit bounds returns only where
+    nothing else does, at γ = 1.
+
+    Args:
+        environment: Its state is left alone: random play is of another one made like it.
+        discount: γ; 1 only where episodes are known to end.
+        low: The least return, if you know better.
+        high: The greatest return.
+        rewards: All rewards it can pay.
+        reward_interval: Instead, two numbers between which they lie.
+        seed: Of random play.
+    """
+    if not 0 <= discount <= 1:
+        raise InputError(f"discount={discount}: pass a number in [0, 1]")
+    facts, listed, interval, how = _rewards(environment, rewards, reward_interval, seed)
+    limit = environment.max_episode_steps if discount == 1 else None
+    if facts is None:
+        least, most = _bounds(interval, (), discount, limit)
+    else:
+        limit = min((steps for steps in (facts.steps, limit) if steps is not None), default=None)
+        least, most = _bounds(facts.repeated, facts.once, discount, limit)
+        most = most if facts.high is None else facts.high
+    bounds = (low if low is not None else least, high if high is not None else most)
+    if not np.all(np.isfinite(bounds)):
+        raise InputError(
+            f"environment {environment.name!r}: unbounded return range with no range given, since rewards in "
+            f"{list(interval)} may go on forever at discount {discount}; pass low and high (--return-low, "
+            "--return-high), or a discount below 1"
+        )
+    if not bounds[0] < bounds[1]:
+        raise InputError(
+            f"environment {environment.name!r}: returns in [{bounds[0]}, {bounds[1]}] ({how}) are no range; pass low "
+            "and high (--return-low, --return-high) with low < high"
+        )
+    return Returns(*bounds, listed, interval, f"{how}; {_how_bounded(facts, low, high, limit, discount)}")
+
+
+def _rewards(
+    environment: NativeEnvironment | HostEnvironments,
+    rewards: Sequence[float] | None,
+    interval: tuple[float, float] | None,
+    seed: int,
+) -> tuple[Facts | None, tuple[float, ...] | None, tuple[float, float], str]:
+    """Facts if it is they that tell; the rewards, or None; their interval; and where this comes from."""
+    if rewards is not None:
+        if not rewards or not np.all(np.isfinite(rewards)):
+            raise InputError(f"rewards={rewards}: pass at least one number, all of them finite")
+        ends = (float(min(rewards)), float(max(rewards)))
+        if interval is not None and not interval[0] <= ends[0] <= ends[1] <= interval[1]:
+            raise InputError(f"reward_interval={interval} does not hold rewards={list(rewards)}: pass one of the two")
+        return None, tuple(sorted(set(map(float, rewards)))), interval or ends, "rewards as given"
+    if interval is not None:
+        if not (np.all(np.isfinite(interval)) and interval[0] <= interval[1]):
+            raise InputError(f"reward_interval={interval}: pass two finite numbers, the smaller first")
+        return None, None, (float(interval[0]), float(interval[1])), "rewards in the interval given"
+    facts = _facts(environment)
+    if facts is not None:
+        ends = (facts.rewards[0], facts.rewards[-1])
+        return facts, facts.rewards if facts.listed else None, ends, f"rewards known for {environment.name}"
+    seen = random_rewards(environment, seed)
+    if not np.all(np.isfinite(seen)):
+        raise InputError(f"environment {environment.name!r} pays rewards that are not finite: it cannot be learned")
+    how = f"rewards seen in {PROBE_ENVIRONMENTS * PROBE_STEPS} random steps, which may miss those of better play"
+    ends = (float(seen.min()), float(seen.max()))
+    if _is_list(seen):
+        return None, tuple(map(float, seen)), ends, how
+    return None, None, _widened(*ends), f"{how}, widened by {MARGIN:.0%}"
+
+
+def _facts(environment: NativeEnvironment | HostEnvironments) -> Facts | None:
+    """What is known by name, unless the environment is not the one by that name."""
+    if isinstance(environment, HostEnvironments):
+        changed = environment.wrappers or set(environment.options) - {"max_episode_steps"}
+        return None if changed else HOST_FACTS.get(environment.registered_name)
+    facts = NATIVE_FACTS.get(environment.name)
+    if facts is None:
+        return None
+    usual, parameters = gymnax.make(environment.name)
+    parameters = parameters.replace(max_steps_in_episode=environment.max_episode_steps)
+    this = (environment.environment, environment.parameters)
+    return facts if _settings(*this) == _settings(usual, parameters) else None
+
+
+def _settings(environment: Any, parameters: Any) -> list[Any]:
+    """What distinguishes one Gymnax environment from another, comparable."""
+    return [type(environment), *(np.asarray(x).tolist() for x in jax.tree.leaves((vars(environment), parameters)))]
+
+
+def _bounds(
+    repeated: Sequence[float], once: Sequence[float], discount: float, max_steps: int | None
+) -> tuple[float, float]:
+    """Of the sum of any ``repeated`` rewards, and one of ``once``. One end is 0 where rewards have one sign."""
+    if max_steps is not None:
+        horizon = float(max_steps) if discount == 1 else (1 - discount**max_steps) / (1 - discount)
+    else:
+        horizon = np.inf if discount == 1 else 1 / (1 - discount)
+    least, most = min([0.0, *repeated]), max([0.0, *repeated])
+    low = least * horizon if least < 0 else 0.0
+    high = most * horizon if most > 0 else 0.0
+    return low + min([0.0, *once]), high + max([0.0, *once])
+
+
+def random_rewards(environment: NativeEnvironment | HostEnvironments, seed: int) -> Float[np.ndarray, " r"]:
+    """The distinct rewards of random play, in order."""
+    first, reward = (
+        _play_host(environment, seed)
+        if isinstance(environment, HostEnvironments)
+        else _play_native(environment, jax.random.key(seed))
+    )
+    return np.unique(reward[~first] + 0.0).astype(np.float64)  # −0 is 0; the start of an episode pays nothing
+
+
+def _play_host(environment: HostEnvironments, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    another = HostEnvironments(
+        environment.name, PROBE_ENVIRONMENTS, options=environment.options, wrappers=environment.wrappers
+    )
+    rng = np.random.default_rng(seed)
+    another.reset(seed)
+    actions = rng.integers(0, another.space.num_actions, (PROBE_STEPS, PROBE_ENVIRONMENTS))
+    steps = [another.step(action) for action in actions]
+    another.close()
+    return np.stack([step.first for step in steps]), np.stack([step.reward for step in steps])
+
+
+def _play_native(environment: NativeEnvironment, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    num_actions = environment.space.num_actions
+
+    def advance(carry: Any, key: jax.Array) -> tuple[Any, Any]:
+        inner, step = carry
+        key_action, key_step = jax.random.split(key)
+        action = jax.random.randint(key_action, (PROBE_ENVIRONMENTS,), 0, num_actions)
+        keys = jax.random.split(key_step, PROBE_ENVIRONMENTS)
+        inner, step = jax.vmap(environment.step)(keys, inner, step, action)
+        return (inner, step), (step.first, step.reward)
+
+    @jax.jit
+    def play(key: jax.Array) -> Any:
+        key_reset, key_steps = jax.random.split(key)
+        start = jax.vmap(environment.reset)(jax.random.split(key_reset, PROBE_ENVIRONMENTS))
+        return jax.lax.scan(advance, start, jax.random.split(key_steps, PROBE_STEPS))[1]
+
+    first, reward = play(key)
+    return np.asarray(first), np.asarray(reward)
+
+
+def _is_list(seen: np.ndarray) -> bool:
+    """Whether these are likely to be all rewards: a few, and multiples of one number."""
+    if seen.size > MAX_LISTED:
+        return False
+    gaps = np.diff(np.unique(np.append(seen, 0.0)))
+    unit = 1.0 if np.all(seen == np.round(seen)) else gaps.min()
+    return bool(np.all(np.abs(seen / unit - np.round(seen / unit)) < 1e-3))
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    """An interval with a margin, which does not change the sign of its ends."""
+    margin = MARGIN * (high - low)
+    return (max(low - margin, 0.0) if low >= 0 else low - margin), (
+        min(high + margin, 0.0) if high <= 0 else high + margin
+    )
+
+
+def _how_bounded(facts: Facts | None, low: float | None, high: float | None, limit: int | None, discount: float) -> str:
+    if low is not None and high is not None:
+        return "returns as given"
+    given = "".join(f", {name} as given" for name, end in (("low", low), ("high", high)) if end is not None)
+    if facts is not None and facts.high is not None:
+        return f"highest return as measured{given}"
+    over = "" if limit is None else f" in {limit} steps"
+    return f"returns as far as they go{over} at discount {discount:g}{given}"

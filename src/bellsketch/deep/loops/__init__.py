@@ -1,0 +1,1 @@
+"""Loops: who acts, who learns, and when."""

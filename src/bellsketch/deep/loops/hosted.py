@@ -1,0 +1,124 @@
+"""Environments on the host, everything else on the device: after each vector step one jitted turn of all seeds."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bellsketch.deep.acting import choose_actions
+from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.step import Step
+from bellsketch.deep.evaluation import Episodes, play_host
+from bellsketch.deep.loops.loop import Loop, LoopState
+
+LARGEST = np.iinfo(np.int32).max
+
+
+class HostedRunner:
+    """All seeds of a run, whose environments are one vector environment; states have an axis of seeds in front."""
+
+    def __init__(self, loop: Loop, make: Callable[[int], HostEnvironments], num_seeds: int):
+        self.loop, self._make, self._num_seeds = loop, make, num_seeds
+        self._init = eqx.filter_jit(eqx.filter_vmap(lambda key, step: loop.init(key, None, step)))
+        self._choose = eqx.filter_jit(eqx.filter_vmap(loop.choose), donate="all")
+        self._record = eqx.filter_jit(eqx.filter_vmap(self._record_one), donate="all")
+        self._learn = eqx.filter_jit(eqx.filter_vmap(self._learn_one), donate="all")
+        self._greedy = eqx.filter_jit(
+            lambda key, network, observations, epsilon: choose_actions(key, loop.agent, network, observations, epsilon)
+        )
+
+    @functools.cached_property
+    def environments(self) -> HostEnvironments:
+        """Made when they are first needed: to evaluate a run others are."""
+        return self._make(self._num_seeds * self.loop.config.num_environments)
+
+    def init(self, keys: jax.Array) -> LoopState:
+        """Before the first step, from a key for each seed."""
+        keys, step = self._start(keys)
+        return self._init(keys, step)
+
+    def shape(self, keys: jax.Array) -> LoopState:
+        """The shapes of a state."""
+        space, shape = self.loop.space, (self._num_seeds, self.loop.config.num_environments)
+        truth, number = jax.ShapeDtypeStruct(shape, jnp.bool), jax.ShapeDtypeStruct(shape, jnp.float32)
+        observation = jax.ShapeDtypeStruct((*shape, *space.observation_shape), space.observation_dtype)
+        return jax.eval_shape(self._init, keys, Step(observation, truth, number, number, truth))
+
+    def explore(self, state: LoopState, vector_steps: int) -> LoopState:
+        """Steps without learning."""
+        for _ in range(vector_steps):
+            state = self._act(state, self._record)
+        return state
+
+    def advance(self, state: LoopState, iterations: int) -> LoopState:
+        """Iterations of steps and updates."""
+        for _ in range(iterations):
+            for _ in range(self.loop.config.acts - 1):
+                state = self._act(state, self._record)
+            state = self._act(state, self._learn)
+        return state
+
+    def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
+        """Whole episodes of each seed's network."""
+        seeds = jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)
+        with contextlib.closing(self._make(num_episodes)) as environments:
+            played = [
+                play_host(key, self._greedy, seed_of(networks, i), environments, int(seed), epsilon)
+                for i, (key, seed) in enumerate(zip(keys, seeds, strict=True))
+            ]
+        return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        if "environments" in vars(self):
+            self.environments.close()
+            del self.environments
+
+    def save_environments(self) -> bytes | None:
+        """All of them, or None if they cannot be saved."""
+        return self.environments.save()
+
+    def restore_environments(self, state: LoopState, saved: bytes | None) -> LoopState:
+        """As they were; if they could not be saved, new episodes start, and those under way count as cut off."""
+        if saved is not None:
+            self.environments.restore(saved)
+            return state
+        keys, step = self._start(state.key)
+        # The last row has no successor: with no action in it, it is never the start of a transition.
+        cut_off = state.step._replace(ended=jnp.ones_like(state.step.ended))
+        action = jnp.zeros_like(state.replay.rows.action[:, 0])
+        new = self._record(dataclasses.replace(state, step=cut_off, key=keys), action, step)
+        return dataclasses.replace(new, steps=new.steps - self.loop.config.num_environments)  # nobody took one
+
+    def _start(self, keys: jax.Array) -> tuple[jax.Array, Step]:
+        """An episode in each environment. Those of a seed are the same whatever other seeds there are."""
+        keys, keys_start = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
+        num = self.loop.config.num_environments
+        seeds = jax.vmap(lambda key: jax.random.randint(key, (num,), 0, LARGEST))(keys_start)
+        return keys, self._by_seed(self.environments.reset(np.asarray(seeds).ravel().tolist()))
+
+    def _act(self, state: LoopState, turn: Callable[..., LoopState]) -> LoopState:
+        state, action = self._choose(state)
+        return turn(state, action, self._by_seed(self.environments.step(np.asarray(action).ravel())))
+
+    def _record_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
+        return self.loop.record(state, action, None, after)
+
+    def _learn_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
+        state = self._record_one(state, action, after)
+        return jax.lax.fori_loop(0, self.loop.config.updates, lambda _, s: self.loop.update(s), state)
+
+    def _by_seed(self, step: Step) -> Step:
+        """[s e, …] → [s, e, …]."""
+        return jax.tree.map(lambda x: jnp.asarray(x).reshape(self._num_seeds, -1, *x.shape[1:]), step)
+
+
+def seed_of(modules: Any, index: int) -> Any:
+    """One seed's part of what has an axis of seeds in front."""
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, modules)

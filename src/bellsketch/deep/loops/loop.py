@@ -1,0 +1,130 @@
+"""What every loop does with one seed's run: choose actions, record what they brought, learn. Callers vmap seeds."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from bellsketch.deep.acting import choose_actions
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.config import LearnerConfig, LoopConfig
+from bellsketch.deep.environments.step import Space, Step
+from bellsketch.deep.learner import Learner, LearnerState
+from bellsketch.deep.replay import Replay, Row, empty_replay
+from bellsketch.deep.transition import Transition
+
+
+class Tally(eqx.Module):
+    """What happened since the last record, summed up."""
+
+    episodes: Int[Array, "*s"]
+    """That ended."""
+    total_return: Float[Array, "*s"]
+    """Of those episodes, not discounted."""
+    updates: Int[Array, "*s"]
+    total_loss: Float[Array, "*s"]
+
+
+class Failure(eqx.Module):
+    """The first batch whose loss or gradient was not finite; nothing was learnt from it."""
+
+    happened: Bool[Array, "*s"]
+    steps: Int[Array, "*s"]
+    """Environment steps taken by then."""
+    batch: Transition
+
+
+class LoopState(eqx.Module):
+    """Everything a run has; save it and it can go on. Of one seed, or of several with an axis in front."""
+
+    environments: Any
+    """Their states, if they are on the device."""
+    step: Step
+    """What they show, [e, …]."""
+    replay: Replay
+    learner: LearnerState
+    key: jax.Array
+    steps: Int[Array, "*s"]
+    """Environment steps taken."""
+    returns: Float[Array, "*s e"]
+    """Of the episodes under way, not discounted."""
+    tally: Tally
+    failure: Failure
+
+
+class Loop:
+    """An agent, how it learns, and how often it does what."""
+
+    def __init__(self, agent: Agent, space: Space, learner: LearnerConfig, loop: LoopConfig):
+        self.agent, self.space, self.config = agent, space, loop
+        self.learner = Learner(agent, learner)
+
+    def init(self, key: jax.Array, environments: Any, step: Step) -> LoopState:
+        """A network with random parameters and an empty replay."""
+        key, key_network = jax.random.split(key)
+        space, num = self.space, self.config.num_environments
+        network = self.agent.network(key_network, space.observation_shape, space.num_actions)
+        rows = -(-self.config.replay_capacity // num)
+        replay = empty_replay(rows, num, space.observation_shape, space.observation_dtype)
+        shapes, _ = jax.eval_shape(self._sample, key, replay)
+        none = jnp.zeros((), jnp.int32)
+        failure = Failure(jnp.array(False), none, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
+        learner = self.learner.init(network)
+        return LoopState(environments, step, replay, learner, key, none, jnp.zeros(num), empty_tally(), failure)
+
+    def choose(self, state: LoopState) -> tuple[LoopState, Int[Array, " e"]]:
+        """An action for every environment: greedy, or random with probability ε."""
+        key, key_action = jax.random.split(state.key)
+        epsilon = self.config.epsilon(state.steps)
+        action = choose_actions(key_action, self.agent, state.learner.network, state.step.observation, epsilon)
+        return dataclasses.replace(state, key=key), action
+
+    def record(self, state: LoopState, action: Int[Array, " e"], environments: Any, after: Step) -> LoopState:
+        """What the actions brought, into the replay and the tally."""
+        before = state.step
+        row = Row(before.observation, before.first, ~before.ended, action, after.reward, after.discount)
+        returns = jnp.where(before.ended, 0.0, state.returns + after.reward)
+        tally = dataclasses.replace(
+            state.tally,
+            episodes=state.tally.episodes + after.ended.sum(dtype=jnp.int32),
+            total_return=state.tally.total_return + jnp.where(after.ended, returns, 0.0).sum(),
+        )
+        return dataclasses.replace(
+            state,
+            environments=environments,
+            step=after,
+            replay=state.replay.insert(row),
+            steps=state.steps + self.config.num_environments,
+            returns=returns,
+            tally=tally,
+        )
+
+    def update(self, state: LoopState) -> LoopState:
+        """One update of the network, from the replay."""
+        key, key_sample, key_update = jax.random.split(state.key, 3)
+        batch, weights = self._sample(key_sample, state.replay)
+        learner, info = self.learner.update(key_update, state.learner, batch, weights)
+        tally = dataclasses.replace(
+            state.tally,
+            updates=state.tally.updates + 1,
+            total_loss=state.tally.total_loss + jnp.where(info.finite, info.loss, 0.0),
+        )
+        fails_now = ~info.finite & ~state.failure.happened
+        failure = jax.tree.map(
+            lambda now, kept: jnp.where(fails_now, now, kept),
+            Failure(jnp.array(True), state.steps, batch),
+            state.failure,
+        )
+        return dataclasses.replace(state, learner=learner, key=key, tally=tally, failure=failure)
+
+    def _sample(self, key: jax.Array, replay: Replay) -> tuple[Transition, Float[Array, " b"]]:
+        return replay.sample(key, self.config.batch_size, self.config.discount, self.agent.num_steps)
+
+
+def empty_tally() -> Tally:
+    """Nothing happened yet."""
+    whole, real = jnp.zeros((), jnp.int32), jnp.zeros(())
+    return Tally(whole, real, whole, real)

@@ -1,0 +1,194 @@
+"""Training from Python, and what comes out of it: ``train`` and ``load_run`` give a :class:`Run`."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bellsketch.core.errors import InputError
+from bellsketch.deep import run_directory
+from bellsketch.deep.config import (
+    AgentConfig,
+    EvaluationConfig,
+    ReturnsConfig,
+    TrainingConfig,
+    find_preset,
+)
+from bellsketch.deep.curves import Curves, plot_runs
+from bellsketch.deep.evaluation import Episodes
+from bellsketch.deep.progress import progress_line
+from bellsketch.deep.run_directory import TrainingDirectory
+from bellsketch.deep.setup import Setup, check_memory, set_up
+from bellsketch.deep.trackers import Tracker
+from bellsketch.deep.training import training
+
+EVALUATION = 1
+"""Folded into keys of evaluations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What was learnt, and how."""
+
+    setup: Setup
+    networks: Any
+    """With an axis of seeds in front."""
+    frames: int
+    """Of each seed, so far."""
+    curves: Curves
+
+    @property
+    def config(self) -> TrainingConfig:
+        """What the run was told."""
+        return self.setup.config
+
+    @property
+    def records(self) -> pd.DataFrame:
+        """While training: returns, losses, ε."""
+        return self.curves.records
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """Of whole episodes, almost greedy."""
+        return self.curves.evaluations
+
+    def evaluate(self, num_episodes: int | None = None, *, seed: int = 0, epsilon: float | None = None) -> Episodes:
+        """Whole episodes of each seed's network, [s, e]; by default as many, and with the ε, of the configuration."""
+        given = self.config.evaluation
+        num_episodes = given.evaluation_episodes if num_episodes is None else num_episodes
+        if num_episodes < 1:
+            raise InputError(f"num_episodes={num_episodes}: must be at least 1")
+        # Not the keys of training, whatever the two seeds are.
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), EVALUATION), self.config.seeds)
+        epsilon = given.evaluation_epsilon if epsilon is None else epsilon
+        if not 0 <= epsilon <= 1:
+            raise InputError(f"epsilon={epsilon}: a probability lies in [0, 1]")
+        return jax.device_get(self.setup.runner.evaluate(keys, self.networks, num_episodes, epsilon))
+
+    def plot(self) -> Figure:
+        """Learning curves."""
+        return plot_runs([self.curves])
+
+
+def train(
+    agent: str,
+    environment: str,
+    *,
+    frames: int | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+    preset: str | None = None,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> Run:
+    """Train an agent.
+
+    Args:
+      agent: ``dqn``, ``c51``, ``qr_dqn``, ``iqn`` or ``sketch_dqn``.
+      environment: a name of Gymnax, such as ``Breakout-MinAtar``, or of Gymnasium, such as ``gym:CartPole-v1``.
+      frames: of each seed; default: the preset's.
+      seeds: runs side by side, from ``seed`` on.
+      seed: the first.
+      preset: ``paper``, ``minatar`` or ``small``; default: what suits the environment.
+      out: a directory for the run, which continues one that was stopped there; default: keep nothing.
+      fresh: discard what the directory holds.
+      progress: show a line.
+      options: any field of the configurations: ``learning_rate=1e-3``, ``num_environments=8``, ``risk="cvar:0.1"``,
+        ``return_high=10``, ``evaluations=0``, or of the agent's, such as ``features="gaussian"``.
+    """
+    config = make_config(agent, environment, frames=frames, seeds=seeds, seed=seed, preset=preset, **options)
+    return run_training(set_up(config), None if out is None else Path(out), fresh=fresh, progress=progress)
+
+
+def make_config(
+    agent: str, environment: str, *, preset: str | None = None, frames: int | None = None, **options: Any
+) -> TrainingConfig:
+    """A preset with some options changed, wherever in the configuration they belong."""
+    base = find_preset(preset, environment)
+    parts: dict[str, Any] = {
+        "options": AgentConfig(),
+        "learner": base.learner,
+        "loop": base.loop,
+        "evaluation": EvaluationConfig(),
+        "returns": ReturnsConfig(),
+    }
+    for name, part in parts.items():
+        part = options.pop(name, part)
+        fields = {field.name for field in dataclasses.fields(part)}
+        parts[name] = dataclasses.replace(part, **{key: options.pop(key) for key in fields & set(options)})
+    known = {field.name for field in dataclasses.fields(TrainingConfig)}
+    if unknown := [key for key in options if key not in known]:
+        raise InputError(f"{unknown[0]}={options[unknown[0]]!r}: no part of the configuration has such an option")
+    frames = base.frames if frames is None else frames
+    return TrainingConfig(agent=agent, environment=environment, frames=frames, **parts, **options)
+
+
+def run_training(
+    setup: Setup,
+    out: Path | None = None,
+    *,
+    progress: bool = True,
+    fresh: bool = False,
+    checkpoint_seconds: float = run_directory.CHECKPOINT_SECONDS,
+    trackers: Sequence[Tracker] = (),
+) -> Run:
+    """Train as configured, or what is missing of it."""
+    config, directory = setup.config, None
+    check_memory(setup)
+    if out is not None:
+        directory = TrainingDirectory(out, config, seconds=checkpoint_seconds, fresh=fresh)
+    records: list[Any] = []
+    evaluations: list[Any] = []
+    networks, frames = None, 0
+    try:
+        with progress_line(progress) as show:
+            for now in training(setup, directory):
+                records += now.records
+                evaluations += now.evaluations
+                networks, frames = now.state.learner.network, now.frames
+                for tracker in (show, *trackers):
+                    tracker(now)
+        if out is not None:
+            return load_run(out, setup)
+        return Run(
+            setup, networks, frames, Curves(config, pd.DataFrame(records), pd.DataFrame(evaluations), config.agent)
+        )
+    finally:
+        setup.runner.close()
+        if directory is not None:
+            directory.release()
+
+
+def load_run(path: Path | str, setup: Setup | None = None) -> Run:
+    """A run from its directory, finished or not."""
+    path = Path(path)
+    setup = set_up(read_config(path)) if setup is None else setup
+    frames, networks = run_directory.read_networks(path, setup.shape())
+    return Run(setup, networks, frames, load_curves(path))
+
+
+def load_curves(path: Path | str) -> Curves:
+    """The tables of a run, from its directory."""
+    config = read_config(Path(path))
+    records, evaluations = (run_directory.read_table(Path(path), name) for name in ("records", "evaluations"))
+    if records.empty:
+        raise InputError(f"run={path}: has no records yet; let it train until its first")
+    return Curves(config, records, evaluations, f"{config.agent}, {Path(path).resolve().name}")
+
+
+def read_config(path: Path) -> TrainingConfig:
+    """The configuration of a run."""
+    file = path / "config.json"
+    if not file.exists():
+        raise InputError(f"run={path}: has no config.json; pass the directory that train wrote to")
+    try:
+        return TrainingConfig.from_plain(json.loads(file.read_text(encoding="utf-8"))["training"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} is not the config of a training run ({error}); pass a directory of train") from None

@@ -1,0 +1,148 @@
+"""A directory that holds one training run: its config, its records, and checkpoints to go on from."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bellsketch.core.errors import InputError
+from bellsketch.deep.checkpoint import Checkpoints
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.setup import Setup
+from bellsketch.deep.transition import Transition
+from bellsketch.runs.claimed_directory import ClaimedDirectory
+from bellsketch.runs.files import replace_text
+from bellsketch.runs.provenance import provenance
+
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium")
+TABLES = ("records.csv", "evaluations.csv", "times.csv")
+CONTENTS = (
+    *TABLES,
+    "failure.npz",
+    "figure.png",
+    "play.gif",
+    "tensorboard",
+    "wandb",
+    "wandb_id",
+    "networks",
+    "checkpoints",
+)
+CHECKPOINT_SECONDS = 120.0
+
+Row = dict[str, Any]
+"""Of a table."""
+
+
+class TrainingDirectory:
+    """``config.json``, ``records.csv``, ``evaluations.csv``, ``times.csv``, ``networks/`` and ``checkpoints/``.
+
+    Records do not depend on when a run was stopped or resumed; times do, and are kept apart.
+    """
+
+    def __init__(self, path: Path, config: TrainingConfig, *, seconds: float = CHECKPOINT_SECONDS, fresh: bool = False):
+        about = {"training": config.plain(), **provenance(PACKAGES)}
+        self.path = path
+        self._claimed = ClaimedDirectory(
+            path, about, identity=("training", "bellsketch"), contents=CONTENTS, fresh=fresh
+        )
+        if (path / "checkpoints").exists():
+            self._claimed.warn_of_other_commit(about["commit"])
+        self._checkpoints = Checkpoints(path / "checkpoints")
+        self._networks = Checkpoints(path / "networks", keep=1)
+        self._seconds, self._last_save = seconds, time.monotonic()
+        self._began, self._spent = time.monotonic(), self._claimed.config["seconds"]
+
+    def release(self) -> None:
+        """Let other runs in."""
+        self._claimed.config["seconds"] = round(self._spent + time.monotonic() - self._began, 1)
+        self._claimed.save_config()
+        self._claimed.release()
+
+    def is_done(self, total_steps: int) -> bool:
+        """Whether the run has ended: its networks are saved last. Its checkpoints may have been deleted since."""
+        return total_steps in self._networks.steps()
+
+    def restore(self, setup: Setup) -> LoopState | None:
+        """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
+        found = self._checkpoints.restore(setup.shape())
+        step = -1 if found is None else found[0]
+        self._networks.forget_after(-1)
+        for name in TABLES:
+            _cut_back(self.path / name, step)
+        if found is None:
+            return None
+        _, state, extra = found
+        self._networks.save(step, state.learner.network)  # those that are there may be of another step, or damaged
+        return setup.runner.restore_environments(state, extra.get("environments"))
+
+    def append(self, records: list[Row], evaluations: list[Row], frames_per_second: float) -> None:
+        """Add to the tables."""
+        timed = [{"frames": records[0]["frames"], "frames_per_second": round(frames_per_second, 1)}]
+        for name, rows in zip(TABLES, (records, evaluations, timed), strict=True):
+            if rows:
+                _append(self.path / name, pd.DataFrame(rows))
+
+    def checkpoint(self, setup: Setup, state: LoopState, *, now: bool) -> None:
+        """Save if it is time to, or ``now``."""
+        if now or time.monotonic() - self._last_save >= self._seconds:
+            steps = int(state.steps[0])
+            environments = setup.runner.save_environments()
+            self._checkpoints.save(steps, state, {} if environments is None else {"environments": environments})
+            self._networks.save(steps, state.learner.network)
+            self._last_save = time.monotonic()
+
+    def keep_batch(self, batch: Transition) -> Path:
+        """Write a batch down for inspection."""
+        path = self.path / "failure.npz"
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in batch._asdict().items()}
+        np.savez(path, **arrays)
+        return path
+
+    @property
+    def last_good(self) -> str:
+        """The last checkpoint, in words."""
+        steps = self._checkpoints.steps()
+        return f"the last good checkpoint is at frame {max(steps):,}" if steps else "there is no checkpoint yet"
+
+
+def read_networks(path: Path, like: LoopState) -> tuple[int, Any]:
+    """The latest networks of a run, with their frame; those of a whole state, if the others are damaged."""
+    try:
+        found = Checkpoints(path / "networks").restore(like.learner.network)
+    except InputError:
+        if (whole := Checkpoints(path / "checkpoints").restore(like)) is None:
+            raise
+        return whole[0], whole[1].learner.network
+    if found is None:
+        raise InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
+    return found[0], found[1]
+
+
+def read_table(path: Path, name: str) -> pd.DataFrame:
+    """``records``, ``evaluations`` or ``times`` of a run."""
+    file = path / f"{name}.csv"
+    return pd.read_csv(file) if file.exists() else pd.DataFrame()
+
+
+def _append(path: Path, rows: pd.DataFrame) -> None:
+    with path.open("a", encoding="utf-8", newline="") as file:
+        rows.to_csv(file, index=False, header=file.tell() == 0, lineterminator="\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _cut_back(path: Path, step: int) -> None:
+    """Forget rows after a step; the last line may have been cut short by a crash."""
+    if not path.exists():
+        return
+    header, *lines = path.read_text(encoding="utf-8").split("\n")[:-1] or [""]
+    column = header.split(",").index("frames") if "frames" in header else 0
+    kept = [line for line in lines if line.count(",") == header.count(",") and int(line.split(",")[column]) <= step]
+    if kept:
+        replace_text(path, "\n".join([header, *kept]) + "\n")
+    else:
+        path.unlink()

@@ -1,0 +1,127 @@
+"""From a configuration to the things it names: an environment, what its returns are, an agent and a loop."""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.memory import check_fits
+from bellsketch.core.risk import MEAN, Criterion, CVaR, Exceeds, ExponentialUtility
+from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.agents.factory import make_agent
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.make import make_environment
+from bellsketch.deep.environments.native import NativeEnvironment
+from bellsketch.deep.environments.returns import Returns, find_returns
+from bellsketch.deep.loops.fused import FusedRunner
+from bellsketch.deep.loops.hosted import HostedRunner
+from bellsketch.deep.loops.loop import Loop, LoopState
+from bellsketch.deep.replay import empty_replay
+
+Runner = FusedRunner | HostedRunner
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Everything that a run is made of, before its first step."""
+
+    config: TrainingConfig
+    returns: Returns
+    agent: Agent
+    runner: Runner
+
+    @property
+    def keys(self) -> jax.Array:
+        """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one, but for rounding."""
+        return jax.vmap(jax.random.key)(self.config.seed + jnp.arange(self.config.seeds))
+
+    def describe(self) -> str:
+        """What will be learnt from what, for people to read."""
+        rewards = self.returns.rewards
+        paid = (
+            f"rewards {', '.join(f'{r:g}' for r in rewards)}"
+            if rewards is not None
+            else (f"rewards in [{self.returns.reward_interval[0]:g}, {self.returns.reward_interval[1]:g}]")
+        )
+        return (
+            f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
+            f" {self.config.agent}: {self.agent.summary}; {self.config.frames:,} frames of"
+            f" {self.config.seeds} seed{'s' * (self.config.seeds > 1)}, {self.config.loop.num_environments} at a time"
+        )
+
+    def shape(self) -> LoopState:
+        """The shapes of a state, without a state."""
+        return self.runner.shape(self.keys)
+
+
+def set_up(config: TrainingConfig) -> Setup:
+    """What a configuration comes to."""
+    environment = make_environment(config.environment)
+    given = config.returns
+    returns = find_returns(
+        environment,
+        config.loop.discount,
+        low=given.return_low,
+        high=given.return_high,
+        rewards=given.rewards,
+        reward_interval=given.reward_interval,
+        seed=config.seed,
+    )
+    criterion = make_criterion(config.risk, returns)
+    agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
+    loop = Loop(agent, environment.space, config.learner, config.loop)
+    return Setup(config, returns, agent, _runner(loop, environment, config))
+
+
+def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, config: TrainingConfig) -> Runner:
+    if isinstance(environment, NativeEnvironment):
+        return FusedRunner(loop, environment)
+    environment.close()
+    make: Any = functools.partial(make_environment, config.environment)
+    return HostedRunner(loop, make, config.seeds)
+
+
+def check_memory(setup: Setup) -> None:
+    """Raise if the replay does not fit."""
+    config, space = setup.config, setup.runner.loop.space
+    num = config.loop.num_environments
+    row = jax.tree.leaves(jax.eval_shape(lambda: empty_replay(3, num, *space[:2]).rows))
+    row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in row) / 3
+    check_fits(
+        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",
+        row_bytes * config.loop.replay_capacity / num * config.seeds,
+        "choose a smaller --replay-capacity or fewer --seeds",
+        _device_bytes(),
+    )
+
+
+def _device_bytes() -> int | None:
+    """Memory left on the device, if it has its own."""
+    device: Any = jnp.zeros(()).device
+    stats = device.memory_stats()
+    return stats["bytes_limit"] - stats["bytes_in_use"] if stats else None
+
+
+def make_criterion(name: str, returns: Returns) -> Criterion:
+    """``mean``, ``cvar:LEVEL``, ``exceeds:THRESHOLD`` or ``utility:AVERSION``."""
+    kind, _, number = name.partition(":")
+    kinds: dict[str, Any] = {
+        "mean": lambda _: MEAN,
+        "cvar": lambda level: CVaR(level, returns.low, returns.high),
+        "exceeds": Exceeds,
+        "utility": ExponentialUtility,
+    }
+    if kind not in kinds:
+        raise UnknownNameError("risk", kind, kinds)
+    if kind == "mean" and number:
+        raise InputError(f"risk={name!r}: mean takes no number")
+    try:
+        value = float(number) if kind != "mean" else 0.0
+    except ValueError:
+        raise InputError(f"risk={name!r}: write a number after {kind}, such as {kind}:0.25") from None
+    return kinds[kind](value)

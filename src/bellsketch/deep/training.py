@@ -1,0 +1,211 @@
+"""Training runs: a generator that advances all seeds from record to record, and what keeps it safe."""
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bellsketch.core.errors import BellsketchError, DivergenceError, MissingRewardError
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.run_directory import TrainingDirectory
+from bellsketch.deep.setup import Runner, Setup
+
+SLICE = 20_000
+"""Steps of all seeds in one call: a second or two on a CPU, a tenth of one on a GPU."""
+
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What a run has come to at one of its records."""
+
+    frames: int
+    total_frames: int
+    records: list[Row]
+    """One for each seed."""
+    evaluations: list[Row]
+    """One for each seed, where one was due."""
+    frames_per_second: float
+    """Of all seeds together, since the last record."""
+    state: LoopState = dataclasses.field(repr=False)
+    """Good until the run goes on, which reuses its memory."""
+
+
+def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterator[Progress]:
+    """Run to the end, from where the directory's last checkpoint is."""
+    config, runner = setup.config, setup.runner
+    plan = Plan(config)
+    if directory is not None and directory.is_done(plan.total_steps):
+        return
+    restored = directory.restore(setup) if directory is not None else None
+    first = 0 if restored is None else plan.index(int(restored.steps[0]))
+    state = runner.init(setup.keys) if restored is None else restored
+    with _deferred_interrupt() as interrupted:
+        for index in range(first, plan.num_records):
+            start, before = time.perf_counter(), int(state.steps[0])
+            state = _advance(runner, state, plan, index)
+            steps = int(state.steps[0])
+            speed = (steps - before) * config.seeds / (time.perf_counter() - start)
+            if (failed := np.asarray(state.failure.happened)).any():
+                raise _failure(setup, state, int(np.argmax(failed)), directory)
+            records = _records(config, state)
+            evaluations = _evaluations(setup, state) if plan.evaluates(index) else []
+            # Not by its constructor, whose shapes are those of one seed.
+            state = eqx.tree_at(lambda s: s.tally, state, jax.tree.map(jnp.zeros_like, state.tally))
+            stopping = bool(interrupted)  # asked once: a Ctrl-C after the checkpoint waits for the next one
+            if directory is not None:
+                directory.append(records, evaluations, speed)
+                directory.checkpoint(setup, state, now=stopping or index + 1 == plan.num_records)
+            yield Progress(steps, plan.total_steps, records, evaluations, speed, state)
+            if stopping and index + 1 < plan.num_records:
+                raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _deferred_interrupt() -> Iterator[list[int]]:
+    """Let the first Ctrl-C wait for the next record, so that nothing is lost; a second one does not wait."""
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
+        yield []
+        return
+    received: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        received.append(number)
+        print("stopping at the next record; Ctrl-C again stops at once", file=sys.stderr)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """When to do what: steps at random, then iterations, with records evenly spaced."""
+
+    config: TrainingConfig
+
+    @property
+    def warm_up(self) -> int:
+        """Vector steps before the first update."""
+        return -(-self.config.loop.learning_starts // self.config.loop.num_environments)
+
+    @property
+    def iterations(self) -> int:
+        """In all."""
+        steps = self.config.frames - self.warm_up * self.config.loop.num_environments
+        return max(0, -(-steps // self.config.loop.steps))
+
+    @property
+    def period(self) -> int:
+        """Iterations between records."""
+        return max(1, -(-self.iterations // self.config.records))
+
+    @property
+    def num_records(self) -> int:
+        """The first is at the end of the steps at random."""
+        return 1 + -(-self.iterations // self.period)
+
+    @property
+    def total_steps(self) -> int:
+        """Of one seed, at the end."""
+        return self.warm_up * self.config.loop.num_environments + self.iterations * self.config.loop.steps
+
+    def iterations_at(self, index: int) -> int:
+        """Done by the end of a record."""
+        return min(index * self.period, self.iterations)
+
+    def index(self, steps: int) -> int:
+        """The record that is next after one that ended with so many steps."""
+        iterations = (steps - self.warm_up * self.config.loop.num_environments) // self.config.loop.steps
+        return 1 + -(-iterations // self.period)
+
+    def evaluates(self, index: int) -> bool:
+        """Whether a record comes with an evaluation."""
+        num, each = self.num_records - 1, self.config.evaluation.evaluations
+        return index > 0 and index * each // num > (index - 1) * each // num
+
+
+def _advance(runner: Runner, state: LoopState, plan: Plan, index: int) -> LoopState:
+    advance: Callable[[LoopState, int], LoopState] = runner.explore if index == 0 else runner.advance
+    num = plan.warm_up if index == 0 else plan.iterations_at(index) - plan.iterations_at(index - 1)
+    steps = plan.config.loop.num_environments if index == 0 else plan.config.loop.steps
+    # In slices, because nothing can stop a program that is under way.
+    at_once = max(1, SLICE // (steps * plan.config.seeds))
+    for done in range(0, num, at_once):
+        state = advance(state, min(at_once, num - done))
+        jax.block_until_ready(state.steps)
+    return state
+
+
+def _records(config: TrainingConfig, state: LoopState) -> list[Row]:
+    """What happened since the last record. Missing: nothing ended, or nothing was learnt."""
+    tally = jax.device_get(state.tally)
+    return [
+        {
+            "seed": config.seed + i,
+            "frames": int(state.steps[i]),
+            "updates": int(state.learner.updates[i]),
+            "epsilon": round(float(config.loop.epsilon(int(state.steps[i]))), 6),
+            "episodes": int(tally.episodes[i]),
+            "mean_return": _mean(tally.total_return[i], tally.episodes[i]),
+            "loss": _mean(tally.total_loss[i], tally.updates[i]),
+        }
+        for i in range(config.seeds)
+    ]
+
+
+def _mean(total: Any, count: Any) -> float:
+    return float(total) / int(count) if count else float("nan")
+
+
+def _evaluations(setup: Setup, state: LoopState) -> list[Row]:
+    config, steps = setup.config, int(state.steps[0])
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, steps))(setup.keys)
+    given = config.evaluation
+    played = setup.runner.evaluate(keys, state.learner.network, given.evaluation_episodes, given.evaluation_epsilon)
+    return [
+        {
+            "seed": config.seed + i,
+            "frames": steps,
+            "episodes": given.evaluation_episodes,
+            "mean_return": float(np.mean(np.asarray(played.returns[i]))),
+            "mean_length": float(np.mean(np.asarray(played.lengths[i]))),
+        }
+        for i in range(config.seeds)
+    ]
+
+
+def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDirectory | None) -> BellsketchError:
+    """What to raise when a seed's loss was not finite, with the batch kept for inspection."""
+    failure = jax.device_get(seed_of(state.failure, index))
+    kept = ""
+    if directory is not None:
+        kept = f" The batch is in {directory.keep_batch(failure.batch)}; {directory.last_good}."
+    where = f"seed {setup.config.seed + index}, frame {int(failure.steps):,}"
+    batch = failure.batch
+    unknown = batch.reward[setup.agent.unknown_rewards(batch.reward, batch.discount)]
+    if len(unknown):
+        return MissingRewardError(
+            f"{where}: the environment paid {unknown[0]:g}, for which the agent has no coefficients"
+            f" ({setup.returns.source}). Nothing was learnt from that batch. Pass --rewards with all of them, or"
+            f" --reward-interval LOW HIGH.{kept}"
+        )
+    return DivergenceError(
+        f"{where}: the loss or its gradient is not finite. Nothing was learnt from that batch. Try a smaller"
+        f" --learning-rate, and look at the rewards and observations in the batch.{kept}"
+    )

@@ -1,0 +1,164 @@
+"""What of Sketch-DQN matters on MinAtar: the constant, the feature family, the number of features, their slope."""
+
+import operator
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bellsketch.experiments.claims import OURS, Claim, Claimant
+from bellsketch.experiments.deep_comparison import NEEDS, Comparison, Contender, Settings, games, panels
+from bellsketch.experiments.experiment import Experiment
+
+WHERE = "App. Deep RL implementation details, Feature map, of Atari"
+SWEEP = "App. Extended Atari results, of Atari"
+BASE = {"features": "sigmoid", "form": "free", "num": 201, "slope_factor": 1.0}
+FAMILIES = ("gaussian", "tanh", "erf")
+"""Those that the paper tried beside the sigmoid."""
+
+
+def _variant(label: str, colour: str, **options: object) -> Contender:
+    return Contender(label, "sketch_dqn", colour, {**BASE, **options})
+
+
+COMPARISON = Comparison(
+    "variant",
+    {
+        "base": _variant("base", "C0"),
+        "constant": _variant("constant feature (the paper's)", "C1", form="constant"),
+        "none": _variant("neither", "C3", form="none"),
+        "gaussian": _variant("Gaussian", "C2", features="gaussian"),
+        "tanh": _variant("tanh", "C2", features="tanh"),
+        "erf": _variant("erf", "C2", features="erf"),
+        "m51": _variant("m = 51", "C4", num=51),
+        "m401": _variant("m = 401", "C4", num=401),
+        "slope-half": _variant("slope × 0.5", "C5", slope_factor=0.5),
+        "slope-double": _variant("slope × 2", "C5", slope_factor=2.0),
+    },
+    "base",
+)
+
+
+def plot(records: pd.DataFrame) -> Figure:
+    """Final scores of each variant, by game and of all."""
+    names = games(records)
+    figure, axes = panels(len(names) + 1, columns=4, height=4.0)
+    for axis, game in zip(axes, names, strict=False):
+        COMPARISON.plot_scores(axis, records, game)
+    COMPARISON.plot_aggregates(axes[-1], records)
+    for axis in axes[1:]:
+        axis.set_yticklabels([])
+    words = "base: sigmoid features, free intercept, m = 201, default slope; the others differ from it in one thing"
+    figure.suptitle(words, fontsize=9)
+    return figure
+
+
+def claims(records: pd.DataFrame) -> list[Claim]:
+    """What the paper says of its choices, each as a difference or ratio of interquartile means."""
+    there = COMPARISON.present(records)
+    claim = Claimant("minatar-ablation", WHERE)
+    found = []
+    if {"constant", "none"} <= set(there):
+        found += _constant(records, claim)
+    if {"base", "constant"} <= set(there):
+        found.append(
+            claim(
+                "free-intercept",
+                "A free intercept does at least as well as the appended constant",
+                *_difference(records, "base", "constant"),
+                OURS,
+            )
+        )
+    if families := [name for name in FAMILIES if name in there]:
+        found += _families(records, claim, families)
+    if "m51" in there:
+        found.append(
+            claim(
+                "more-features",
+                "Performance improves with the number of features, up to 201 (the paper: from 101, here from 51)",
+                *_difference(records, "base", "m51", ">"),
+                SWEEP,
+            )
+        )
+    return found
+
+
+def _constant(records: pd.DataFrame, claim: Claimant) -> list[Claim]:
+    half = COMPARISON.contrast(records, lambda none, constant: none - constant / 2, "none", "constant")
+    return [
+        claim(
+            "constant-helps",
+            "A constant feature improves performance",
+            *_difference(records, "constant", "none", ">"),
+        ),
+        claim(
+            "constant-crucial",
+            "… and is very crucial for a good one: without it, less than half is left",
+            half.value,
+            "<",
+            0.0,
+            f"interquartile mean without the constant, minus half of that with it: {half}",
+        ),
+    ]
+
+
+def _families(records: pd.DataFrame, claim: Claimant, families: list[str]) -> list[Claim]:
+    gaps = {name: COMPARISON.contrast(records, operator.sub, "base", name) for name in families}
+    closest = min(gaps, key=lambda name: gaps[name].value)
+    found = [
+        claim(
+            "sigmoid-best",
+            "Of the feature families, the sigmoid reliably performs best",
+            gaps[closest].value,
+            ">",
+            0.0,
+            f"least difference of interquartile means, {closest}; "
+            + "; ".join(f"{name}: {gap}" for name, gap in gaps.items()),
+        )
+    ]
+    if "gaussian" in families:
+        found.append(
+            claim(
+                "above-gaussian",
+                "The sigmoid outperforms Gaussian features",
+                *_difference(records, "base", "gaussian", ">"),
+                SWEEP,
+            )
+        )
+    return found
+
+
+def _difference(records: pd.DataFrame, first: str, second: str, relation: str = "≥") -> tuple[float, str, float, str]:
+    """Measured, relation, threshold and detail of a claim that one variant is better than another."""
+    gap = COMPARISON.contrast(records, operator.sub, first, second)
+    evaluated = COMPARISON.contrast(records, operator.sub, first, second, kind="evaluation")
+    return gap.value, relation, 0.0, f"difference of interquartile means: {gap}; of evaluations: {evaluated}"
+
+
+EXPERIMENT = Experiment(
+    name="minatar-ablation",
+    title="What matters in Sketch-DQN on MinAtar: constant, feature family, number and slope",
+    quick=Settings(
+        games=("Breakout",),
+        contenders=("base", "constant", "none"),
+        frames=6_000,
+        seeds=2,
+        records=10,
+        evaluation_episodes=10,
+        options=(
+            ("batch_size", 32),
+            ("replay_capacity", 6_000),
+            ("learning_starts", 1_000),
+            ("exploration_steps", 3_000),
+        ),
+    ),
+    full=Settings(
+        games=("Asterix", "Breakout", "SpaceInvaders"), contenders=tuple(COMPARISON.contenders), frames=1_000_000
+    ),
+    cells=COMPARISON.cells,
+    measure=COMPARISON.measure,
+    plot=plot,
+    claims=claims,
+    table=COMPARISON.table,
+    shares_device=True,
+    needs=NEEDS,
+)

@@ -1,0 +1,194 @@
+"""The loop with environments on the host: that the replay holds what happened there, and nothing else."""
+
+import jax
+import numpy as np
+import pytest
+
+import bellsketch as bs
+import tiny
+import toy_environments  # noqa: F401, registers them
+from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.run import run_training
+from bellsketch.deep.run_directory import TrainingDirectory
+from bellsketch.deep.training import training
+
+pytestmark = [
+    pytest.mark.usefixtures("quick_compiles"),
+    pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium"),  # it checks toys with much care
+]
+
+DISCOUNT = 0.99
+
+
+def toy(name="Mixed-v0", **options):
+    return tiny.setup("dqn", f"gym:{name}", discount=DISCOUNT, **options)
+
+
+def rows_of(state):
+    """What was written, [s, t, e, …]."""
+    return jax.tree.map(lambda x: np.asarray(x)[:, : int(state.replay.written[0])], state.replay.rows)
+
+
+def transitions(state, seed):
+    """All that can be sampled: columns episode, time, length, action, reward, discount, and those three afterwards."""
+    sample = jax.jit(lambda memory, key: memory.sample(key, 4_000, DISCOUNT))
+    batch, weights = sample(seed_of(state.replay, seed), jax.random.key(0))
+    columns = (batch.observation, batch.action, batch.reward, batch.discount, batch.next_observation)
+    table = np.concatenate([np.asarray(c).reshape(4_000, -1) for c in columns], axis=1)
+    return np.unique(table[np.asarray(weights) > 0], axis=0)
+
+
+def assert_true(table):
+    """Every transition is one that the counter makes."""
+    episode, time, length, action, reward, discount, next_episode, next_time, next_length = table.T
+    np.testing.assert_array_equal(next_episode, episode)
+    np.testing.assert_array_equal(next_length, length)
+    np.testing.assert_array_equal(next_time, time + 1)
+    np.testing.assert_array_equal(reward, 10 * time + action)
+    np.testing.assert_array_equal(discount, np.where(next_time == length, 0.0, np.float32(DISCOUNT)))
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Two seeds with four environments each, whose episodes terminate or are cut off after four steps."""
+    setup = toy(seeds=2)
+    return setup, setup.runner.advance(setup.runner.explore(setup.runner.init(setup.keys), 25), 20)
+
+
+def test_the_replay_holds_the_transitions_that_happened(mixed):
+    _, state = mixed
+    for seed in range(2):
+        table = transitions(state, seed)
+        assert_true(table)
+        discount, next_time = table[:, 5], table[:, 7]
+        assert np.any(discount == 0)
+        assert np.any((next_time == 4) & (discount > 0))  # cut off: the target is that of an episode that goes on
+
+
+def test_every_environment_has_a_column_of_its_own(mixed):
+    """From one row to the next an episode goes on, or it has ended and another one starts."""
+    _, state = mixed
+    rows = rows_of(state)
+    now, following = rows.frame[:, :-1], rows.frame[:, 1:]
+    acted = rows.acted[:, :-1]
+    np.testing.assert_array_equal(following[acted], now[acted] + [0, 1, 0])
+    np.testing.assert_array_equal(following[~acted][:, :2], now[~acted][:, :2] * [1, 0] + [1, 0])
+    np.testing.assert_array_equal(rows.first[:, 1:], ~acted)
+    time, length = now[..., 1], now[..., 2]
+    np.testing.assert_array_equal(acted, time < np.minimum(length, 4))
+    columns = np.moveaxis(rows.frame[..., 2], 1, -1).reshape(8, -1)  # the lengths of its episodes tell which it is
+    assert len(np.unique(columns, axis=0)) == 8
+
+
+def test_steps_updates_and_episodes_are_counted(mixed):
+    _, state = mixed
+    rows = rows_of(state)
+    np.testing.assert_array_equal(state.steps, [180, 180])
+    np.testing.assert_array_equal(state.replay.written, [45, 45])
+    np.testing.assert_array_equal(state.learner.updates, [20, 20])
+    ended = np.asarray(state.step.ended) + (~rows.acted).sum(axis=1)
+    np.testing.assert_array_equal(state.tally.episodes, ended.sum(axis=1))
+    under_way = np.where(state.step.ended, 0.0, state.returns).sum(axis=1)
+    paid = (rows.reward * rows.acted).sum(axis=(1, 2))
+    np.testing.assert_allclose(state.tally.total_return, paid - under_way)
+
+
+def test_seeds_are_different_runs(mixed):
+    _, state = mixed
+    rows = rows_of(state)
+    for several in (state.learner.network.head.weight, rows.frame, rows.action, state.tally.total_loss):
+        assert not np.array_equal(several[0], several[1])
+
+
+def test_a_seed_among_others_is_as_if_alone(mixed):
+    _, state = mixed
+    setup = toy(seed=1)
+    alone = setup.runner.advance(setup.runner.explore(setup.runner.init(setup.keys), 25), 20)
+    for one, among in zip(jax.tree.leaves(rows_of(alone)), jax.tree.leaves(rows_of(state)), strict=True):
+        np.testing.assert_array_equal(one[0], among[1])
+    one, among = seed_of(alone.learner.network, 0), seed_of(state.learner.network, 1)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(among), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("num_environments", "update_period", "steps", "updates"),
+    [(4, 8, 80, 10), pytest.param(8, 4, 80, 20, marks=pytest.mark.slow)],
+)
+def test_updates_follow_steps(num_environments, update_period, steps, updates):
+    setup = toy(num_environments=num_environments, update_period=update_period)
+    state = setup.runner.advance(setup.runner.init(setup.keys), 10)
+    assert (int(state.steps[0]), int(state.learner.updates[0])) == (steps, updates)
+
+
+def test_the_same_twice():
+    options = {"frames": 400, "records": 3}
+    runs = [[(p.records, p.evaluations) for p in training(toy("CutOff-v0", **options))] for _ in range(2)]
+    assert str(runs[0]) == str(runs[1])  # as text: what is missing is not a number
+    other = [(p.records, p.evaluations) for p in training(toy("CutOff-v0", seed=1, **options))]
+    assert str(other) != str(runs[0])
+
+
+def test_shapes_are_those_of_a_state(mixed):
+    setup, state = mixed
+    found = jax.tree.map(lambda x: (x.shape, x.dtype), setup.shape())
+    assert found == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+
+
+@pytest.fixture(scope="module")
+def unsaved(mixed):
+    """A run whose environments could not be saved, before it was stopped and after it was restored."""
+    setup = toy("Locked-v0", seeds=2)
+    state = setup.runner.explore(setup.runner.init(setup.keys), 10)
+    with pytest.warns(bs.BellsketchWarning, match="cannot be saved"):
+        assert setup.runner.save_environments() is None
+    assert setup.runner.save_environments() is None  # and is said once
+    before = jax.tree.map(lambda x: x.copy(), state)
+    other = toy("Locked-v0", seeds=2)
+    restored = other.runner.restore_environments(state, None)
+    return before, jax.tree.map(lambda x: x.copy(), restored), other.runner.explore(restored, 12)
+
+
+def test_where_environments_cannot_be_saved_new_episodes_start(unsaved):
+    before, restored, _ = unsaved
+    np.testing.assert_array_equal(restored.steps, before.steps)
+    np.testing.assert_array_equal(restored.tally.episodes, before.tally.episodes)
+    np.testing.assert_array_equal(restored.returns, np.zeros((2, 4)))
+    assert np.all(restored.step.first)
+    np.testing.assert_array_equal(restored.step.observation[..., 1], np.zeros((2, 4)))
+
+
+def test_no_transition_leads_from_one_into_the_other(unsaved):
+    before, _, after = unsaved
+    rows = rows_of(after)
+    np.testing.assert_array_equal(rows.frame[:, 10], before.step.observation)
+    assert not rows.acted[:, 10].any()
+    assert rows.first[:, 11].all()
+    for seed in range(2):
+        table = transitions(after, seed)
+        assert_true(table)
+        # The last transition before is still there, and the first one afterwards.
+        for t in (9, 11):
+            for e in range(4):
+                if rows.acted[seed, t, e]:
+                    found = np.all(table[:, :4] == [*rows.frame[seed, t, e], rows.action[seed, t, e]], axis=1)
+                    assert found.any()
+
+
+def test_a_run_goes_on_with_new_episodes(tmp_path):
+    setup = toy("Locked-v0", frames=400, records=3, evaluations=0)
+    directory = TrainingDirectory(tmp_path, setup.config, seconds=0.0)
+    with pytest.warns(bs.BellsketchWarning, match="cannot be saved"):
+        progress = [next(stream) for stream in [training(setup, directory)] for _ in range(2)]
+    directory.release()
+    with pytest.warns(bs.BellsketchWarning, match="cannot be saved"):
+        run = run_training(toy("Locked-v0", frames=400, records=3, evaluations=0), tmp_path, progress=False)
+    assert run.records["frames"].tolist() == [100, 200, 300, 400]
+    assert run.records["updates"].tolist() == [0, 25, 50, 75]
+    assert run.records["loss"].iloc[1] == progress[1].records[0]["loss"]
+
+
+def test_learns():
+    *_, last = training(toy("Echo-v0", frames=3_000, evaluations=1, records=1))
+    assert last.evaluations[0]["mean_return"] == 5.0
+    assert last.evaluations[0]["mean_length"] == 5.0

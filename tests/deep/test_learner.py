@@ -1,0 +1,91 @@
+"""One update: what it changes, and when it changes nothing."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import bellsketch as bs
+from bellsketch.deep.agents.building import build_sketch_dqn
+from bellsketch.deep.agents.dqn import DQN
+from bellsketch.deep.config import LearnerConfig
+from bellsketch.deep.learner import Learner
+from bellsketch.deep.transition import Transition
+
+pytestmark = pytest.mark.usefixtures("quick_compiles")
+
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def sketch():
+    """Of an environment that always pays 1."""
+    span = bs.ReturnRange(0.0, 10.0)
+    features = bs.Sigmoid.from_range(span, 20)
+    return build_sketch_dqn(features, span.expand(0.1), 0.9, rewards=(1.0,))
+
+
+def start(agent, **options):
+    learner = Learner(agent, LearnerConfig(**{"learning_rate": 1e-2, **options}))
+    return learner, learner.init(agent.network(KEY, (2,), 2)), eqx.filter_jit(learner.update)
+
+
+def batch(rewards):
+    num = len(rewards)
+    observations = jnp.asarray(np.random.default_rng(0).normal(size=(2, num, 2)), jnp.float32)
+    discounts = jnp.full(num, 0.9, jnp.float32)
+    return Transition(observations[0], jnp.arange(num) % 2, jnp.float32(rewards), discounts, observations[1])
+
+
+def assert_same(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_reward_without_coefficients_changes_nothing(sketch):
+    _, state, update = start(sketch)
+    after, info = update(KEY, state, batch([1.0, 1.0, 2.0]), jnp.ones(3))
+    assert not info.finite
+    assert_same(after, state)
+
+
+def test_what_has_no_weight_does_not_count():
+    _, state, update = start(DQN())
+    weights = jnp.array([1.0, 0.0])
+    one, one_info = update(KEY, state, batch([1.0, 5.0]), weights)
+    other, other_info = update(KEY, state, batch([1.0, -7.0]), weights)
+    assert one_info.loss == other_info.loss
+    assert_same(one, other)
+
+
+def test_without_anything_to_learn_from_nothing_is_learnt(sketch):
+    _, state, update = start(sketch)
+    after, info = update(KEY, state, batch([0.0, 0.0]), jnp.zeros(2))  # as in rows that were never written
+    assert info.finite
+    assert float(info.loss) == 0.0
+    assert int(after.updates) == 1
+    assert_same(after.network, state.network)
+
+
+def test_targets_are_copied_every_so_many_updates():
+    _, state, update = start(DQN(), target_period=3)
+    first = state.network
+    for number in range(1, 7):
+        before = state
+        state, _ = update(KEY, state, batch([1.0, 1.0]), jnp.ones(2))
+        assert not np.array_equal(state.network.head.weight, before.network.head.weight)
+        if number % 3 == 0:  # computed anew, in an order of its own, where it is stored twice
+            np.testing.assert_allclose(state.target.head.weight, state.network.head.weight, rtol=1e-5)
+        else:
+            assert_same(state.target, before.target)
+        assert int(state.updates) == number
+    assert not np.array_equal(state.target.head.weight, first.head.weight)
+
+
+def test_gradients_are_clipped():
+    _, state, update = start(DQN(), max_gradient_norm=1e-3)
+    after, _ = update(KEY, state, batch([100.0, 100.0]), jnp.ones(2))
+    average = after.optimiser[1][0].mu  # of gradients, with a weight of 0.1 for the last
+    np.testing.assert_allclose(optax.tree.norm(average), 0.1 * 1e-3, rtol=1e-5)
