@@ -39,7 +39,7 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         if self.num is not None and self.num < 1:
-            raise InputError(f"num={self.num}: at least 1 is needed, or None for the published number")
+            raise InputError(f"num={self.num}: at least 1 is needed, or None for the default")
         if self.num_steps < 1:
             raise InputError(f"num_steps={self.num_steps}: returns are over at least 1 step")
         if not (self.slope_factor > 0 and math.isfinite(self.slope_factor)):

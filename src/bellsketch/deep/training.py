@@ -18,13 +18,11 @@ from bellsketch.core.errors import BellsketchError, DivergenceError, MissingRewa
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.loops.loop import LoopState
-from bellsketch.deep.run_directory import TrainingDirectory
+from bellsketch.deep.run_directory import Row, TrainingDirectory
 from bellsketch.deep.setup import Runner, Setup
 
 SLICE = 20_000
-"""Steps of all seeds in one call: a second or two on a CPU, a tenth of one on a GPU."""
-
-Row = dict[str, Any]
+"""Steps of all seeds in one call: enough to make calls cheap, few enough for Ctrl-C to be noticed between them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,6 +204,6 @@ def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDire
             f" --reward-interval LOW HIGH.{kept}"
         )
     return DivergenceError(
-        f"{where}: the loss or its gradient is not finite. Nothing was learnt from that batch. Try a smaller"
+        f"{where}: the loss or a parameter would not be finite. Nothing was learnt from that batch. Try a smaller"
         f" --learning-rate, and look at the rewards and observations in the batch.{kept}"
     )

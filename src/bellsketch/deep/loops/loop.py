@@ -29,7 +29,7 @@ class Tally(eqx.Module):
 
 
 class Failure(eqx.Module):
-    """The first batch whose loss or gradient was not finite; nothing was learnt from it."""
+    """The first batch whose loss, or parameters after it, would not have been finite; nothing was learnt from it."""
 
     happened: Bool[Array, "*s"]
     steps: Int[Array, "*s"]
