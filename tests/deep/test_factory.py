@@ -94,7 +94,7 @@ def test_the_authors_agent_has_the_authors_errors():
     assert agent.backup.mass.report.max_error == pytest.approx(1.8e-5, rel=0.02)
     assert agent.report.largest_readout_error == pytest.approx(2.2e-4, rel=0.02)
     assert np.abs(agent.backup.matrices).max() == pytest.approx(0.57, abs=0.005)
-    assert agent.num_outputs() == 401
+    assert agent.num_features == 401
 
 
 def test_listed_and_interpolated():

@@ -61,10 +61,11 @@ class HeadedTorso(eqx.Module):
     head: eqx.nn.Linear
     shape: tuple[int, int] = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, torso: Torso, width: int, num_actions: int, num_outputs: int):
-        self.torso = torso
+    def __init__(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int, num_outputs: int):
+        key_torso, key_head = jax.random.split(key)
+        self.torso = Torso(key_torso, observation_shape)
         self.shape = (num_actions, num_outputs)
-        self.head = eqx.nn.Linear(width, num_actions * num_outputs, key=key)
+        self.head = eqx.nn.Linear(HIDDEN, num_actions * num_outputs, key=key_head)
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, "a k"]:
         return self.head(self.torso(observation)).reshape(self.shape)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.core.errors import BellsketchError, DivergenceError, MissingRewardError
+from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.loops.loop import LoopState
@@ -196,10 +197,11 @@ def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDire
         kept = f" The batch is in {directory.keep_batch(failure.batch)}; {directory.last_good}."
     where = f"seed {setup.config.seed + index}, frame {int(failure.steps):,}"
     batch = failure.batch
-    unknown = batch.reward[setup.agent.unknown_rewards(batch.reward, batch.discount)]
-    if len(unknown):
+    agent = setup.agent
+    unknown = agent.unknown_rewards(batch.reward, batch.discount) if isinstance(agent, SketchDQN) else False
+    if np.any(unknown):
         return MissingRewardError(
-            f"{where}: the environment paid {unknown[0]:g}, for which the agent has no coefficients"
+            f"{where}: the environment paid {batch.reward[unknown][0]:g}, for which the agent has no coefficients"
             f" ({setup.returns.source}). Nothing was learnt from that batch. Pass --rewards with all of them, or"
             f" --reward-interval LOW HIGH.{kept}"
         )

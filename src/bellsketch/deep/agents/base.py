@@ -8,11 +8,9 @@ from typing import Any, final
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from bellsketch.core.distributions import AtomicDistribution
-from bellsketch.deep.networks import HIDDEN, HeadedTorso, Torso
 from bellsketch.deep.transition import Transition
 
 
@@ -31,14 +29,8 @@ class Agent(ABC):
         """What it predicts, in a few words, and how exact what was computed beforehand is."""
 
     @abstractmethod
-    def num_outputs(self) -> int:
-        """Numbers that the network predicts for each action."""
-
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
         """A network with random parameters."""
-        key_torso, key_head = jax.random.split(key)
-        torso = Torso(key_torso, observation_shape)
-        return HeadedTorso(key_head, torso, HIDDEN, num_actions, self.num_outputs())
 
     @abstractmethod
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
@@ -47,12 +39,6 @@ class Agent(ABC):
     @abstractmethod
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
         """The predicted return distribution of each action, [a, n]. To look at; a sketch's is computed on the host."""
-
-    def unknown_rewards(
-        self, rewards: Float[np.ndarray, " b"], discounts: Float[np.ndarray, " b"]
-    ) -> Bool[np.ndarray, " b"]:
-        """Of which transitions the loss would be NaN, for want of a target. Most agents can learn from all."""
-        return np.zeros(np.shape(rewards), dtype=bool)
 
     @abstractmethod
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:

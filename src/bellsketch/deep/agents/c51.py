@@ -1,8 +1,10 @@
 """C51 (Bellemare et al., 2017): probabilities of fixed atoms, with the cross-entropy to the projected target."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from bellsketch.core.errors import InputError
 from bellsketch.core.projections import categorical_projection
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
 
 
@@ -47,8 +50,8 @@ class C51(Agent):
     def summary(self) -> str:
         return f"probabilities of {self.num_atoms} atoms on [{self.low:g}, {self.high:g}]"
 
-    def num_outputs(self) -> int:
-        return self.num_atoms
+    def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
+        return HeadedTorso(key, observation_shape, num_actions, self.num_atoms)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         probabilities = jax.nn.softmax(network(observation), axis=-1)

@@ -1,14 +1,17 @@
 """DQN (Mnih et al., 2015): the mean of the return, with Huber's loss."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import optax
 from jaxtyping import Array, Float
 
 from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
 
 
@@ -20,8 +23,8 @@ class DQN(Agent):
     def summary(self) -> str:
         return "means of returns"
 
-    def num_outputs(self) -> int:
-        return 1
+    def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
+        return HeadedTorso(key, observation_shape, num_actions, 1)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         return network(observation)[:, 0]

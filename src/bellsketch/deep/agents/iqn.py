@@ -63,9 +63,6 @@ class IQN(Agent):
     def summary(self) -> str:
         return f"quantiles at {self.num_levels} random levels"
 
-    def num_outputs(self) -> int:
-        return 1
-
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
         return QuantileNetwork(key, observation_shape, num_actions, self.num_cosines)
 

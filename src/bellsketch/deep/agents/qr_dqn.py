@@ -1,8 +1,10 @@
 """QR-DQN (Dabney et al., 2018): equally spaced quantiles, with the quantile Huber loss."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from bellsketch.core.errors import InputError
 from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
 
 
@@ -33,8 +36,8 @@ class QRDQN(Agent):
     def summary(self) -> str:
         return f"{self.num_quantiles} quantiles"
 
-    def num_outputs(self) -> int:
-        return self.num_quantiles
+    def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
+        return HeadedTorso(key, observation_shape, num_actions, self.num_quantiles)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         return mean_criterion(self.criterion, network(observation))

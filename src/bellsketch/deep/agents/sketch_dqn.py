@@ -1,8 +1,10 @@
 """Sketch-DQN (Wenliang et al., 2024, Sec. 5.1): mean embeddings, with Bellman backups that never leave sketch space."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.imputation import Decoder
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
 
 
@@ -59,10 +62,15 @@ class SketchDQN(Agent):
 
     @property
     def summary(self) -> str:
-        return str(self.report or f"{self.num_outputs()} features")
+        return str(self.report or f"{self.num_features} features")
 
-    def num_outputs(self) -> int:
+    @property
+    def num_features(self) -> int:
+        """m."""
         return self.readouts.shape[1]
+
+    def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
+        return HeadedTorso(key, observation_shape, num_actions, self.num_features)
 
     def sketches(self, network: Any, observation: Any) -> Float[Array, "a m"]:
         """U(x, ·)."""
