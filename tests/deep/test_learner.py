@@ -28,7 +28,7 @@ def sketch():
 
 
 def start(agent, **options):
-    learner = Learner(agent, LearnerConfig(**{"learning_rate": 1e-2, **options}))
+    learner = Learner(agent, LearnerConfig(**{"learning_rate": 1e-2, **options}), 3)
     return learner, learner.init(agent.network(KEY, (2,), 2)), eqx.filter_jit(learner.update)
 
 
@@ -89,3 +89,15 @@ def test_gradients_are_clipped():
     after, _ = update(KEY, state, batch([100.0, 100.0]), jnp.ones(2))
     average = after.optimiser[1][0].mu  # of gradients, with a weight of 0.1 for the last
     np.testing.assert_allclose(optax.tree.norm(average), 0.1 * 1e-3, rtol=1e-5)
+
+
+def test_the_learning_rate_falls_to_nothing():
+    _, state, update = start(DQN(), learning_rate=1e-4, learning_rate_final=0.0)
+    changes = []
+    for _ in range(5):
+        before = state.network
+        state, _ = update(KEY, state, batch([100.0, 100.0]), jnp.ones(2))
+        difference = jax.tree.map(jnp.subtract, *(eqx.filter(n, eqx.is_inexact_array) for n in (state.network, before)))
+        changes.append(float(optax.tree.norm(difference)))
+    # Errors are beyond Huber's threshold, so that gradients, and with them Adam's steps, hardly change.
+    np.testing.assert_allclose(np.array(changes) / changes[0], [1, 2 / 3, 1 / 3, 0, 0], atol=0.02)

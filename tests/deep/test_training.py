@@ -215,9 +215,7 @@ class TestFailure:
     @pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
     def test_observations_that_are_not_finite(self, tmp_path):
         setup = tiny.setup(environment="gym:Broken-v0", discount=0.99)
-        with pytest.raises(
-            bs.DivergenceError, match=r"seed 0, frame 1\d\d: the loss or a parameter would"
-        ) as caught:
+        with pytest.raises(bs.DivergenceError, match=r"seed 0, frame 1\d\d: the loss or a parameter would") as caught:
             run_training(setup, tmp_path, progress=False)
         assert "look at the rewards and observations in the batch" in str(caught.value)
         assert "there is no checkpoint yet" in str(caught.value)

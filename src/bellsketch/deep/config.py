@@ -52,6 +52,8 @@ class LearnerConfig:
 
     learning_rate: float = 5e-5
     """Of Adam."""
+    learning_rate_final: float | None = None
+    """It falls to this, evenly over the run; None: it stays as it is."""
     adam_epsilon: float = 0.01 / 32
     """Adam's ε."""
     max_gradient_norm: float = 10.0
@@ -62,6 +64,10 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "adam_epsilon", "max_gradient_norm", "target_period"):
             _check_positive(self, name)
+        if self.learning_rate_final is not None and not 0 <= self.learning_rate_final <= self.learning_rate:
+            raise InputError(
+                f"learning_rate_final={self.learning_rate_final}: must lie in [0, learning_rate={self.learning_rate}]"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +190,7 @@ class TrainingConfig:
         if not 0 <= self.seed <= LARGEST_SEED - self.seeds:
             raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
         num = self.loop.num_environments
-        warm_up, rows = -(-self.loop.learning_starts // num) * num, -(-self.loop.replay_capacity // num)
+        warm_up, rows = self.warm_up * num, -(-self.loop.replay_capacity // num)
         if self.frames <= warm_up:
             raise InputError(
                 f"frames={self.frames}: learning starts only after {warm_up} steps (learning_starts="
@@ -195,6 +201,16 @@ class TrainingConfig:
                 f"replay_capacity={self.loop.replay_capacity}: {num} environments have {rows} steps each in it, too few"
                 f" for num_steps={self.options.num_steps}; pass a larger one"
             )
+
+    @property
+    def warm_up(self) -> int:
+        """Vector steps before the first update."""
+        return -(-self.loop.learning_starts // self.loop.num_environments)
+
+    @property
+    def iterations(self) -> int:
+        """After those: steps and updates."""
+        return -(-(self.frames - self.warm_up * self.loop.num_environments) // self.loop.steps)
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""

@@ -33,11 +33,13 @@ class LearnerInfo(eqx.Module):
 class Learner:
     """Updates the network of an agent."""
 
-    def __init__(self, agent: Agent, config: LearnerConfig):
+    def __init__(self, agent: Agent, config: LearnerConfig, num_updates: int):
         self.agent, self.config = agent, config
+        final = config.learning_rate if config.learning_rate_final is None else config.learning_rate_final
+        rate = optax.schedules.linear_schedule(config.learning_rate, final, num_updates)
         self._optimiser = optax.chain(
             optax.clip_by_global_norm(config.max_gradient_norm),
-            optax.adam(config.learning_rate, eps=config.adam_epsilon),
+            optax.adam(rate, eps=config.adam_epsilon),
         )
 
     def init(self, network: Any) -> LearnerState:

@@ -74,7 +74,7 @@ def set_up(config: TrainingConfig) -> Setup:
     )
     criterion = make_criterion(config.risk, returns)
     agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
-    loop = Loop(agent, environment.space, config.learner, config.loop)
+    loop = Loop(agent, environment.space, config)
     return Setup(config, returns, agent, _runner(loop, environment, config))
 
 

@@ -99,38 +99,27 @@ class Plan:
     config: TrainingConfig
 
     @property
-    def warm_up(self) -> int:
-        """Vector steps before the first update."""
-        return -(-self.config.loop.learning_starts // self.config.loop.num_environments)
-
-    @property
-    def iterations(self) -> int:
-        """In all."""
-        steps = self.config.frames - self.warm_up * self.config.loop.num_environments
-        return max(0, -(-steps // self.config.loop.steps))
-
-    @property
     def period(self) -> int:
         """Iterations between records."""
-        return max(1, -(-self.iterations // self.config.records))
+        return max(1, -(-self.config.iterations // self.config.records))
 
     @property
     def num_records(self) -> int:
         """The first is at the end of the steps at random."""
-        return 1 + -(-self.iterations // self.period)
+        return 1 + -(-self.config.iterations // self.period)
 
     @property
     def total_steps(self) -> int:
         """Of one seed, at the end."""
-        return self.warm_up * self.config.loop.num_environments + self.iterations * self.config.loop.steps
+        return self.config.warm_up * self.config.loop.num_environments + self.config.iterations * self.config.loop.steps
 
     def iterations_at(self, index: int) -> int:
         """Done by the end of a record."""
-        return min(index * self.period, self.iterations)
+        return min(index * self.period, self.config.iterations)
 
     def index(self, steps: int) -> int:
         """The record that is next after one that ended with so many steps."""
-        iterations = (steps - self.warm_up * self.config.loop.num_environments) // self.config.loop.steps
+        iterations = (steps - self.config.warm_up * self.config.loop.num_environments) // self.config.loop.steps
         return 1 + -(-iterations // self.period)
 
     def evaluates(self, index: int) -> bool:
@@ -141,7 +130,7 @@ class Plan:
 
 def _advance(runner: Runner, state: LoopState, plan: Plan, index: int) -> LoopState:
     advance: Callable[[LoopState, int], LoopState] = runner.explore if index == 0 else runner.advance
-    num = plan.warm_up if index == 0 else plan.iterations_at(index) - plan.iterations_at(index - 1)
+    num = plan.config.warm_up if index == 0 else plan.iterations_at(index) - plan.iterations_at(index - 1)
     steps = plan.config.loop.num_environments if index == 0 else plan.config.loop.steps
     # In slices, because nothing can stop a program that is under way.
     at_once = max(1, SLICE // (steps * plan.config.seeds))

@@ -25,6 +25,10 @@ class Estimate:
     low: Any
     high: Any
 
+    def end(self, relation: str) -> Any:
+        """The end that decides whether all of the interval lies above (>, ≥) or below (<, ≤) a threshold."""
+        return self.low if relation in (">", "≥") else self.high
+
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
 

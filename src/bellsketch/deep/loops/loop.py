@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.agents.base import Agent
-from bellsketch.deep.config import LearnerConfig, LoopConfig
+from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.step import Space, Step
 from bellsketch.deep.learner import Learner, LearnerState
 from bellsketch.deep.replay import Replay, Row, empty_replay
@@ -58,9 +58,9 @@ class LoopState(eqx.Module):
 class Loop:
     """An agent, how it learns, and how often it does what."""
 
-    def __init__(self, agent: Agent, space: Space, learner: LearnerConfig, loop: LoopConfig):
-        self.agent, self.space, self.config = agent, space, loop
-        self.learner = Learner(agent, learner)
+    def __init__(self, agent: Agent, space: Space, config: TrainingConfig):
+        self.agent, self.space, self.config = agent, space, config.loop
+        self.learner = Learner(agent, config.learner, config.iterations * config.loop.updates)
 
     def init(self, key: jax.Array, environments: Any, step: Step) -> LoopState:
         """A network with random parameters and an empty replay."""
