@@ -7,6 +7,7 @@ OPTIONS = {
     "frames": 1_000,
     "records": 5,
     "num_environments": 4,
+    "batch_size": 64,
     "replay_capacity": 2_000,
     "learning_starts": 100,
     "exploration_steps": 500,

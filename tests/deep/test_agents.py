@@ -68,6 +68,7 @@ def test_losses_by_hand():
     online, target = fixed([[9], [0.3]], [[0], [0]]), fixed([[0], [0]], [[0.4], [-5]])
     dqn = losses(DQN(), online, target, half, step(3.0, 0.5), step(0.5, 0.0))
     np.testing.assert_allclose(dqn, [0.4**2 / 2, 2.9 - 0.5, 0.2**2 / 2], rtol=1e-5)
+    assert losses(DQN(2.0), online, target, step(3.0, 0.5)) == pytest.approx(2 * 2.9 - 2**2 / 2, rel=1e-5)
 
     # Atoms −1, 0, 1 with (0.2, 0.3, 0.5) move to 0, 1/2, 1, and are shared out as (0, 0.35, 0.65).
     online = fixed(np.log([[1 / 3] * 3, [0.1, 0.6, 0.3]]), np.zeros((2, 3)))

@@ -27,6 +27,17 @@ def test_every_agent_acts(name):
     assert agent.double
 
 
+def test_the_threshold_of_dqn_follows_the_returns():
+    def threshold(low, high, **options):
+        return make_agent("dqn", AgentConfig(**options), Returns(low, high, None, (0.0, 1.0)), 0.9).huber
+
+    assert threshold(-10.0, 10.0) == threshold(-1.0, 1.0) == 1.0  # as published
+    assert threshold(0.0, 100.0) == 5.0
+    assert threshold(0.0, 100.0, huber=1.0) == 1.0
+    with pytest.raises(bs.InputError, match=r"huber=2\.0: c51 has no such option"):
+        make_agent("c51", AgentConfig(huber=2.0), RETURNS, 0.9)
+
+
 def test_rewards_are_looked_up_or_interpolated():
     assert isinstance(make_agent("sketch_dqn", AgentConfig(num=21), RETURNS, 0.9).backup, RewardSet)
     unlisted = Returns(-1.0, 1.0, None, (-0.5, 0.5))
@@ -158,7 +169,7 @@ def test_bad_input():
         make_agent("c52", AgentConfig(), RETURNS, 0.9)
     with pytest.raises(bs.InputError, match="means only"):
         make_agent("dqn", AgentConfig(), RETURNS, 0.9, Exceeds(0.0))
-    for bad in ({"num": 0}, {"num_steps": 0}, {"slope_factor": 0.0}, {"slope_factor": np.inf}):
+    for bad in ({"num": 0}, {"num_steps": 0}, {"huber": 0.0}, {"slope_factor": 0.0}, {"slope_factor": np.inf}):
         ((option, _),) = bad.items()
         with pytest.raises(bs.InputError, match=f"^{option}="):
             AgentConfig(**bad)
@@ -166,7 +177,7 @@ def test_bad_input():
         make_agent("c51", AgentConfig(form="none"), RETURNS, 0.9)
     with pytest.raises(bs.InputError, match="1 atoms on"):
         make_agent("c51", AgentConfig(1), RETURNS, 0.9)
-    with pytest.raises(bs.InputError, match="num=21: dqn predicts the mean alone"):
+    with pytest.raises(bs.InputError, match="num=21: dqn has no such option; leave it at None"):
         make_agent("dqn", AgentConfig(21), RETURNS, 0.9)
 
 

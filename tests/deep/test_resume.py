@@ -192,7 +192,7 @@ class TestOutput:
             run_training(dataclasses.replace(setup, config=config), whole, progress=False)
         assert str(caught.value) == (
             f"out={whole}: holds another run (training.frames 1000 there, 2000 here; training.learner.learning_rate"
-            " 0.0005 there, 0.5 here; training.evaluation.evaluations 2 there, 1 here); choose another directory, or"
+            " 0.001 there, 0.5 here; training.evaluation.evaluations 2 there, 1 here); choose another directory, or"
             " pass --fresh to replace it"
         )
         assert {file.name for file in whole.iterdir()} == before

@@ -1,4 +1,4 @@
-"""Every agent solves Catch with the preset for small tasks, all with the same settings."""
+"""Every agent solves small tasks, all with the same settings: those of the preset."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_solves_catch(agent):
-    run = train(agent, "Catch-bsuite", preset="small", evaluations=0, progress=False)
+@pytest.mark.parametrize(("environment", "least"), [("Catch-bsuite", 0.95), ("CartPole-v1", 450.0)])
+def test_solves(agent, environment, least):
+    run = train(agent, environment, evaluations=0, progress=False)
     played = run.evaluate(20)
     assert np.all(played.finished)
-    assert played.returns.mean() >= 0.95
+    assert played.returns.mean() >= least

@@ -293,6 +293,7 @@ class TestConfig:
             ({"evaluation_epsilon": -0.1}, "evaluation_epsilon"),
             ({"evaluations": -1}, "evaluations=-1"),
             ({"learning_rate": float("nan")}, "learning_rate=nan"),
+            ({"learning_rate_final": 1.0}, r"learning_rate_final=1\.0: must lie in \[0, learning_rate=0\.001\]"),
             ({"num": 0}, "num=0"),
             ({"num_steps": 0}, "num_steps=0"),
             ({"slope_factor": 0.0}, "slope_factor"),

@@ -22,6 +22,8 @@ class AgentConfig:
 
     num: int | None = None
     """Atoms, quantiles, levels or features; by default 51, 201, 64 and 201."""
+    huber: float | None = None
+    """The error beyond which DQN's loss is linear; by default 1/20 of the width of returns, or 1 if that is larger."""
     features: str = "sigmoid"
     """Feature family of a sketch."""
     slope_factor: float = 1.0
@@ -40,6 +42,8 @@ class AgentConfig:
     def __post_init__(self) -> None:
         if self.num is not None and self.num < 1:
             raise InputError(f"num={self.num}: at least 1 is needed, or None for the default")
+        if self.huber is not None and not self.huber > 0:
+            raise InputError(f"huber={self.huber}: must be positive, or None for the default")
         if self.num_steps < 1:
             raise InputError(f"num_steps={self.num_steps}: returns are over at least 1 step")
         if not (self.slope_factor > 0 and math.isfinite(self.slope_factor)):
@@ -260,11 +264,11 @@ PRESETS: dict[str, Preset] = {
     ),
     "small": Preset(
         100_000,
-        LearnerConfig(learning_rate=5e-4, target_period=250),
+        LearnerConfig(learning_rate=1e-3, learning_rate_final=0.0, target_period=100),
         LoopConfig(
             num_environments=4,
-            batch_size=64,
-            replay_capacity=50_000,
+            batch_size=128,
+            replay_capacity=100_000,
             learning_starts=1_000,
             exploration_steps=10_000,
         ),

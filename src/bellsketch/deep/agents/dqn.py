@@ -10,6 +10,7 @@ import optax
 from jaxtyping import Array, Float
 
 from bellsketch.core.distributions import AtomicDistribution, dirac
+from bellsketch.core.errors import InputError
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
@@ -18,6 +19,13 @@ from bellsketch.deep.transition import Transition
 @dataclasses.dataclass(frozen=True)
 class DQN(Agent):
     """Q(x, a) ≈ r + γ max_a' Q̄(x', a')."""
+
+    huber: float = 1.0
+    """The error beyond which the loss is linear. Published: 1, for rewards clipped to [−1, 1]."""
+
+    def __post_init__(self) -> None:
+        if not self.huber > 0:
+            raise InputError(f"huber={self.huber}: must be positive")
 
     @property
     def summary(self) -> str:
@@ -36,4 +44,4 @@ class DQN(Agent):
         next_action = self.next_action(key, network, target, transition)
         following = target(transition.next_observation)[next_action, 0]
         goal = jax.lax.stop_gradient(transition.reward + transition.discount * following)
-        return optax.losses.huber_loss(network(transition.observation)[transition.action, 0], goal)
+        return optax.losses.huber_loss(network(transition.observation)[transition.action, 0], goal, delta=self.huber)

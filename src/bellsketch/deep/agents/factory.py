@@ -18,21 +18,27 @@ from bellsketch.deep.environments.returns import Returns
 
 ROUNDING = 1e-6
 """Relative error of a sum of two rewards in single precision, with room to spare."""
-OF_SKETCHES = ("features", "slope_factor", "form", "interpolate")
-"""Options that other agents do not have."""
+HUBER = 1 / 20
+"""DQN's threshold in units of the width of returns: the published 1 for Atari's [−10, 10]. Where returns are wider, the
+few transitions that end an episode would weigh as little as any others with that 1, and DQN may diverge."""
+OPTIONS = {
+    "dqn": ("huber",),
+    "c51": ("num",),
+    "qr_dqn": ("num",),
+    "iqn": ("num",),
+    "sketch_dqn": ("num", "features", "slope_factor", "form", "interpolate"),
+}
+"""Which agent has which, beside those that all have."""
 
 
 def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float, criterion: Criterion = MEAN) -> Agent:
     """An agent by its name, with these options."""
     if name not in AGENTS:
         raise UnknownNameError("agent", name, AGENTS)
-    if name != "sketch_dqn":
-        plain = AgentConfig()
-        for option in OF_SKETCHES:
-            if (value := getattr(config, option)) != (default := getattr(plain, option)):
-                raise InputError(f"{option}={value!r}: {name} has no such option; leave it at {default!r}")
-    if name == "dqn" and config.num is not None:
-        raise InputError(f"num={config.num}: dqn predicts the mean alone; leave it out")
+    plain = AgentConfig()
+    for option in sorted({option for options in OPTIONS.values() for option in options}.difference(OPTIONS[name])):
+        if (value := getattr(config, option)) != (default := getattr(plain, option)):
+            raise InputError(f"{option}={value!r}: {name} has no such option; leave it at {default!r}")
     if not 0 < discount <= 1:
         raise InputError(f"discount={discount}: must lie in (0, 1]")
     agent = AGENTS[name](config, returns, discount, criterion)
@@ -42,7 +48,7 @@ def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float
 def _dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
     if criterion != MEAN:
         raise InputError(f"criterion={criterion}: DQN knows means only; choose a distributional agent")
-    return DQN()
+    return DQN(config.huber or max(1.0, HUBER * (returns.high - returns.low)))
 
 
 def _c51(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
