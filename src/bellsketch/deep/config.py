@@ -264,7 +264,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "small": Preset(
         100_000,
-        LearnerConfig(learning_rate=1e-3, learning_rate_final=0.0, target_period=100),
+        LearnerConfig(learning_rate=1e-3, learning_rate_final=0.0, target_period=75),
         LoopConfig(
             num_environments=4,
             batch_size=128,
