@@ -34,12 +34,9 @@ def quick_compiles():
 
 SLOW_MODULES = (
     "test_deep_cli.py",
-    "test_factory.py",
-    "test_host.py",
     "test_hosted.py",
     "test_resume.py",
     "test_returns.py",
-    "test_rlax.py",
 )
 """Of deep agents: they compile a program for nearly every test. Run by ``make test-all``."""
 
