@@ -32,12 +32,7 @@ def quick_compiles():
         jax.config.update("jax_disable_most_optimizations", False)
 
 
-SLOW_MODULES = (
-    "test_deep_cli.py",
-    "test_hosted.py",
-    "test_resume.py",
-    "test_returns.py",
-)
+SLOW_MODULES = ("test_hosted.py", "test_returns.py")
 """Of deep agents: they compile a program for nearly every test. Run by ``make test-all``."""
 
 

@@ -54,7 +54,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     with _deferred_interrupt() as interrupted:
         for index in range(first, plan.num_records):
             start, before = time.perf_counter(), int(state.steps[0])
-            state = _advance(runner, state, plan, index)
+            state = _advance(runner, state, plan, index, interrupted)
             steps = int(state.steps[0])
             speed = (steps - before) * config.seeds / (time.perf_counter() - start)
             if (failed := np.asarray(state.failure.happened)).any():
@@ -74,7 +74,10 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
 
 @contextlib.contextmanager
 def _deferred_interrupt() -> Iterator[list[int]]:
-    """Let the first Ctrl-C wait for the next record, so that nothing is lost; a second one does not wait."""
+    """Ctrl-C so far. The first waits for the next record, so that nothing is lost; a second one for the next slice.
+
+    A third one is as usual. An exception while a program is under way may crash the interpreter when it ends.
+    """
     if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
         yield []
         return
@@ -82,8 +85,10 @@ def _deferred_interrupt() -> Iterator[list[int]]:
 
     def handle(number: int, frame: Any) -> None:
         received.append(number)
-        print("stopping at the next record; Ctrl-C again stops at once", file=sys.stderr)
-        signal.signal(signal.SIGINT, before)
+        if len(received) == 1:
+            print("stopping at the next record; Ctrl-C again stops at once", file=sys.stderr)
+        else:
+            signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, handle)
     try:
@@ -128,7 +133,7 @@ class Plan:
         return index > 0 and index * each // num > (index - 1) * each // num
 
 
-def _advance(runner: Runner, state: LoopState, plan: Plan, index: int) -> LoopState:
+def _advance(runner: Runner, state: LoopState, plan: Plan, index: int, interrupted: list[int]) -> LoopState:
     advance: Callable[[LoopState, int], LoopState] = runner.explore if index == 0 else runner.advance
     num = plan.config.warm_up if index == 0 else plan.iterations_at(index) - plan.iterations_at(index - 1)
     steps = plan.config.loop.num_environments if index == 0 else plan.config.loop.steps
@@ -136,7 +141,9 @@ def _advance(runner: Runner, state: LoopState, plan: Plan, index: int) -> LoopSt
     at_once = max(1, SLICE // (steps * plan.config.seeds))
     for done in range(0, num, at_once):
         state = advance(state, min(at_once, num - done))
-        jax.block_until_ready(state.steps)
+        jax.block_until_ready(state)
+        if len(interrupted) > 1:
+            raise KeyboardInterrupt
     return state
 
 
