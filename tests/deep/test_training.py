@@ -155,7 +155,7 @@ class TestPlan:
         )
         plan = Plan(config)
         indices = range(plan.num_records)
-        ends = [plan.warm_up * loop.num_environments + plan.iterations_at(i) * loop.steps for i in indices]
+        ends = [plan.config.warm_up * loop.num_environments + plan.iterations_at(i) * loop.steps for i in indices]
         assert all(a < b for a, b in itertools.pairwise(ends))
         assert loop.learning_starts <= ends[0] < loop.learning_starts + loop.num_environments
         assert ends[-1] == plan.total_steps
@@ -165,7 +165,7 @@ class TestPlan:
         evaluated = [i for i in indices if plan.evaluates(i)]
         assert len(evaluated) == min(config.evaluation.evaluations, plan.num_records - 1)
         assert not evaluated or evaluated[-1] == plan.num_records - 1
-        updates = plan.iterations * loop.updates
+        updates = plan.config.iterations * loop.updates
         assert updates * loop.update_period == plan.total_steps - ends[0]
 
     @pytest.mark.slow
