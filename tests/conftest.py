@@ -30,14 +30,3 @@ def quick_compiles():
         jax.config.update("jax_disable_most_optimizations", True)
         yield
         jax.config.update("jax_disable_most_optimizations", False)
-
-
-SLOW_MODULES = ("test_hosted.py", "test_returns.py")
-"""Of deep agents: they compile a program for nearly every test. Run by ``make test-all``."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if item.path.name in SLOW_MODULES:
-            item.add_marker(pytest.mark.slow)
