@@ -69,7 +69,7 @@ def claims(records: pd.DataFrame) -> list[Claim]:
                     contrast().end(">"),
                     ">",
                     0.0,
-                    f"lower end of the difference of interquartile means of normalised scores: {contrast()}; of greedy"
+                    f"lower end of the difference of interquartile means of normalised scores: {contrast()}; of"
                     f" evaluations: {contrast(kind='evaluation')}; {_wins(records, name)}",
                     where,
                 )
