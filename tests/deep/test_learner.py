@@ -29,7 +29,14 @@ def sketch():
 
 def start(agent, **options):
     learner = Learner(agent, LearnerConfig(**{"learning_rate": 1e-2, **options}), 3)
-    return learner, learner.init(agent.network(KEY, (2,), 2)), eqx.filter_jit(learner.update)
+    state = learner.init(agent.network(KEY, (2,), 2))
+
+    @eqx.filter_jit
+    def update(key, state, batch, weights):
+        state, info = learner.update(key[None], state, jax.tree.map(lambda x: x[None], batch), weights[None])
+        return state, jax.tree.map(lambda x: x[0], info)
+
+    return learner, state, update
 
 
 def batch(rewards):

@@ -1,4 +1,4 @@
-"""The learner: online and target network, an optimiser, and one update."""
+"""The learner: online and target network, an optimiser, and updates."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.config import LearnerConfig
@@ -23,10 +23,10 @@ class LearnerState(eqx.Module):
 
 
 class LearnerInfo(eqx.Module):
-    """What a person wants to see of an update."""
+    """What a person wants to see of updates."""
 
-    loss: Float[Array, ""]
-    finite: Bool[Array, ""]
+    loss: Float[Array, "*u"]
+    finite: Bool[Array, "*u"]
     """False: the loss or a parameter would not have been finite, and nothing was changed."""
 
 
@@ -48,10 +48,21 @@ class Learner:
         return LearnerState(network, network, optimiser, jnp.zeros((), jnp.int32))
 
     def update(
-        self, key: jax.Array, state: LearnerState, batch: Transition, weights: Float[Array, " b"]
+        self, keys: Key[Array, " u"], state: LearnerState, batches: Transition, weights: Float[Array, "u b"]
     ) -> tuple[LearnerState, LearnerInfo]:
-        """One step of the optimiser on the mean loss of a batch, of which no part with weight 0 counts."""
+        """A step of the optimiser on the mean loss of each batch in turn, of which no part with weight 0 counts."""
+        arrays, rest = eqx.partition(state, eqx.is_array)
 
+        def step(arrays: Any, given: Any) -> tuple[Any, LearnerInfo]:
+            updated, info = self._step(eqx.combine(arrays, rest), *given)
+            return eqx.filter(updated, eqx.is_array), info
+
+        arrays, info = jax.lax.scan(step, arrays, (keys, batches, weights))
+        return eqx.combine(arrays, rest), info
+
+    def _step(
+        self, state: LearnerState, key: Array, batch: Transition, weights: Array
+    ) -> tuple[LearnerState, LearnerInfo]:
         def mean_loss(network: Any) -> jax.Array:
             keys = jax.random.split(key, weights.shape[0])
             losses = jax.vmap(lambda k, t: self.agent.loss(k, network, state.target, t))(keys, batch)

@@ -63,8 +63,9 @@ class FusedRunner:
 
     def learn(self, state: LoopState) -> LoopState:
         """One iteration of one seed."""
-        state = _repeat(self.act, state, self.loop.config.acts)
-        return _repeat(self.loop.update, state, self.loop.config.updates)
+        acts = self.loop.config.acts
+        state = self.act(state) if acts == 1 else jax.lax.fori_loop(0, acts, lambda _, s: self.act(s), state)
+        return self.loop.update(state)
 
     def _init_one(self, key: jax.Array) -> LoopState:
         key, key_environments = jax.random.split(key)
@@ -82,7 +83,3 @@ class FusedRunner:
         return eqx.filter_vmap(lambda key, network: play(key, agent, network, environment, num_episodes, epsilon))(
             keys, networks
         )
-
-
-def _repeat(body: Any, state: LoopState, times: int) -> LoopState:
-    return body(state) if times == 1 else jax.lax.fori_loop(0, times, lambda _, s: body(s), state)

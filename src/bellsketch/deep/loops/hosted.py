@@ -111,8 +111,7 @@ class HostedRunner:
         return self.loop.record(state, action, None, after)
 
     def _learn_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
-        state = self._record_one(state, action, after)
-        return jax.lax.fori_loop(0, self.loop.config.updates, lambda _, s: self.loop.update(s), state)
+        return self.loop.update(self._record_one(state, action, after))
 
     def _by_seed(self, step: Step) -> Step:
         """[s e, …] → [s, e, …]."""

@@ -103,19 +103,21 @@ class Loop:
         )
 
     def update(self, state: LoopState) -> LoopState:
-        """One update of the network, from the replay."""
+        """The updates of an iteration. Their batches are drawn together, since the replay is the same for all."""
         key, key_sample, key_update = jax.random.split(state.key, 3)
-        batch, weights = self._sample(key_sample, state.replay)
-        learner, info = self.learner.update(key_update, state.learner, batch, weights)
+        num = self.config.updates
+        batches, weights = jax.vmap(self._sample, (0, None))(jax.random.split(key_sample, num), state.replay)
+        learner, info = self.learner.update(jax.random.split(key_update, num), state.learner, batches, weights)
         tally = dataclasses.replace(
             state.tally,
-            updates=state.tally.updates + 1,
-            total_loss=state.tally.total_loss + jnp.where(info.finite, info.loss, 0.0),
+            updates=state.tally.updates + num,
+            total_loss=state.tally.total_loss + jnp.where(info.finite, info.loss, 0.0).sum(),
         )
-        fails_now = ~info.finite & ~state.failure.happened
+        first = jnp.argmin(info.finite)
+        fails_now = ~info.finite[first] & ~state.failure.happened
         failure = jax.tree.map(
             lambda now, kept: jnp.where(fails_now, now, kept),
-            Failure(jnp.array(True), state.steps, batch),
+            Failure(jnp.array(True), state.steps, jax.tree.map(lambda x: x[first], batches)),
             state.failure,
         )
         return dataclasses.replace(state, learner=learner, key=key, tally=tally, failure=failure)
