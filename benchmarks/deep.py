@@ -31,7 +31,7 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from bellsketch.deep.networks import HIDDEN
+from bellsketch.deep.networks import VECTOR
 from bellsketch.deep.run import make_config
 from bellsketch.deep.setup import set_up
 
@@ -231,7 +231,13 @@ def main() -> None:
         parser.error("pass --peer-python PATH, an interpreter with torch and sb3-contrib, or --no-peer")
     on_gpu = jax.default_backend() == "gpu"
     quick = arguments.quick
-    settings = COMMON | {"environment": CARTPOLE, "width": HIDDEN, "num": arguments.num, "threads": 1, "seed": 0}
+    settings = COMMON | {
+        "environment": CARTPOLE,
+        "width": VECTOR.widths[0],
+        "num": arguments.num,
+        "threads": 1,
+        "seed": 0,
+    }
     settings |= {"warm_up": 2_500, "steps": 2_000 if quick else 6_000}
     peers = [] if arguments.no_peer else [Peer(name, arguments.peer_python, settings) for name in PEERS]
     rounds, seconds = (2, 0.3) if quick else (4, 1.5)

@@ -22,6 +22,7 @@ from bellsketch.cli.training import Running
 from bellsketch.deep.config import (
     PRESETS,
     AgentConfig,
+    AtariConfig,
     EvaluationConfig,
     LearnerConfig,
     LoopConfig,
@@ -233,7 +234,7 @@ class TestDamage:
         (["train", "dqn", "gym:Pendulum-v1"], "agents here choose among finitely many"),
         (["train", "c51", "gym:CliffWalking-v1", "--discount", "1"], "unbounded return range with no range given"),
         (["train", "dqn", "Catch-bsuite", "--replay-capacity", "1000000000000"], "smaller --replay-capacity"),
-        (["train", "dqn", "Catch-bsuite", "--frames", "1000"], "learning starts only after 1000 steps"),
+        (["train", "dqn", "Catch-bsuite", "--frames", "1000"], "learning starts only after 1000 of them"),
         (["train", "dqn", "Catch-bsuite", "--num-environments", "3"], "one must be a multiple of the other"),
         (["train", "dqn", "Catch-bsuite", "--discount", "2"], "discount=2.0"),
         (["train", "dqn", "Catch-bsuite", "--risk", "cvar"], "write a number after cvar"),
@@ -273,11 +274,11 @@ class TestPresets:
         return bellsketch.cli._parse(["train", "dqn", *arguments])
 
     def test_suit_the_environment(self):
-        for environment, name in (("Catch-bsuite", "small"), ("Asterix-MinAtar", "minatar"), ("ALE/Pong-v5", "paper")):
+        for environment, name in (("Catch-bsuite", "small"), ("Asterix-MinAtar", "minatar"), ("pong", "paper")):
             parsed, preset = self.parse(environment), PRESETS[name]
             assert (parsed.frames, parsed.learner, parsed.loop) == (preset.frames, preset.learner, preset.loop)
         parsed = self.parse("Catch-bsuite", "--preset", "paper")
-        assert (parsed.frames, parsed.learner, parsed.loop) == (200_000_000, LearnerConfig(), LoopConfig())
+        assert (parsed.frames, parsed.learner, parsed.loop) == (200_000_000, LearnerConfig(), PRESETS["paper"].loop)
 
     def test_what_is_passed_goes_before_them(self):
         """Also where it is what the paper has."""
@@ -327,7 +328,7 @@ class TestHelp:
         command = bellsketch.cli._load(name)
         kinds = [command]
         if name == "train":
-            kinds += [AgentConfig, LearnerConfig, LoopConfig, EvaluationConfig, ReturnsConfig]
+            kinds += [AgentConfig, LearnerConfig, LoopConfig, AtariConfig, EvaluationConfig, ReturnsConfig]
         if name in ("train", "resume"):
             kinds += [Running]
         for kind in kinds:
@@ -335,7 +336,15 @@ class TestHelp:
             for field in documented if kind is command else kind.__dataclass_fields__:
                 assert letters(documented[field]) in letters(shown), field
                 assert ":func:" not in documented[field]
-        fields = set(command.__dataclass_fields__) - {"running", "options", "learner", "loop", "evaluation", "returns"}
+        fields = set(command.__dataclass_fields__) - {
+            "running",
+            "options",
+            "learner",
+            "loop",
+            "atari",
+            "evaluation",
+            "returns",
+        }
         assert fields == set(option_docs(command))
 
     def test_of_train_shows_the_papers_defaults(self, capsys):

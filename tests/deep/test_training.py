@@ -19,10 +19,10 @@ from bellsketch.deep import trackers
 from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.config import (
     PRESETS,
+    AgentConfig,
     EvaluationConfig,
     LearnerConfig,
     LoopConfig,
-    Preset,
     TrainingConfig,
     preset_for,
 )
@@ -253,6 +253,7 @@ class TestConfig:
         [
             ("ALE/Pong-v5", "paper"),
             ("gym:ALE/Pong-v5", "paper"),
+            ("video_pinball", "paper"),
             ("Breakout-MinAtar", "minatar"),
             ("CartPole-v1", "small"),
             ("gym:CartPole-v1", "small"),
@@ -261,13 +262,21 @@ class TestConfig:
     def test_presets(self, environment, preset):
         assert preset_for(environment) == preset
         config = make_config("dqn", environment)
-        assert Preset(config.frames, config.learner, config.loop) == PRESETS[preset]
+        expected = PRESETS[preset]
+        assert (config.frames, config.learner, config.loop) == (expected.frames, expected.learner, expected.loop)
+        assert config.options == AgentConfig()
+        assert make_config("sketch_dqn", environment).options == expected.sketch
         assert make_config("dqn", environment, preset="paper").learner == LearnerConfig()
 
     def test_the_papers_values(self):
-        config = make_config("sketch_dqn", "ALE/Pong-v5")
+        config = make_config("sketch_dqn", "pong")
         assert (config.frames, config.learner.learning_rate, config.loop.replay_capacity) == (200_000_000, 5e-5, 10**6)
         assert (config.loop.batch_size, config.loop.update_period, config.loop.discount) == (32, 4, 0.99)
+        assert (config.loop.frame_skip, config.loop.reward_clip) == (4, 1.0)
+        agent = set_up(config).agent
+        anchors, slope = agent.decoder.features.anchors, agent.decoder.features.slope
+        assert (anchors[0], anchors[-1], anchors.size, slope) == pytest.approx((-12, 12, 401, 10))
+        assert agent.report.coefficient_error == pytest.approx(1.76e-4, rel=0.05)  # as the authors' code has it
 
     def test_plain_values_and_back(self):
         config = tiny.config("sketch_dqn", rewards=(0.0, 1.0), reward_interval=(-1.0, 1.0))
@@ -278,7 +287,7 @@ class TestConfig:
         [
             ({"lerning_rate": 1}, "lerning_rate=1: no part of the configuration has such an option"),
             ({"preset": "smal"}, "Did you mean 'small'"),
-            ({"frames": 1_000}, "frames=1000: learning starts only after 1000 steps"),
+            ({"frames": 1_000}, "frames=1000: learning starts only after 1000 of them"),
             ({"frames": 0}, "frames=0: must be positive"),
             ({"seed": -1}, "seed=-1"),
             ({"seed": 2**31}, "seed=2147483648"),

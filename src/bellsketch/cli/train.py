@@ -9,6 +9,7 @@ import tyro
 from bellsketch.cli.training import Flat, Running
 from bellsketch.deep.config import (
     AgentConfig,
+    AtariConfig,
     EvaluationConfig,
     LearnerConfig,
     LoopConfig,
@@ -31,9 +32,10 @@ class Train:
     agent: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
     """dqn, c51, qr_dqn, iqn or sketch_dqn."""
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-    """Of Gymnax, such as Breakout-MinAtar, CartPole-v1 or Catch-bsuite, or of Gymnasium, such as gym:CartPole-v1."""
+    """A game of Atari, such as breakout; or of Gymnax, such as Breakout-MinAtar, CartPole-v1 or Catch-bsuite; or of
+    Gymnasium, such as gym:CartPole-v1."""
     frames: int = 200_000_000
-    """Environment steps of each seed."""
+    """Of each seed: steps of the environment, of four frames each on Atari."""
     seeds: int = 1
     """Runs side by side, from --seed on."""
     seed: int = 0
@@ -52,13 +54,16 @@ class Train:
     options: Annotated[AgentConfig, Flat] = dataclasses.field(default_factory=AgentConfig)
     learner: Annotated[LearnerConfig, Flat] = dataclasses.field(default_factory=LearnerConfig)
     loop: Annotated[LoopConfig, Flat] = dataclasses.field(default_factory=LoopConfig)
+    atari: Annotated[AtariConfig, Flat] = dataclasses.field(default_factory=AtariConfig)
     evaluation: Annotated[EvaluationConfig, Flat] = dataclasses.field(default_factory=EvaluationConfig)
     returns: Annotated[ReturnsConfig, Flat] = dataclasses.field(default_factory=ReturnsConfig)
 
     def with_preset(self) -> "Train":
         """Defaults that suit the environment."""
         preset = find_preset(self.preset, self.environment)
-        return dataclasses.replace(self, frames=preset.frames, learner=preset.learner, loop=preset.loop)
+        return dataclasses.replace(
+            self, frames=preset.frames, learner=preset.learner, loop=preset.loop, options=preset.options(self.agent)
+        )
 
     def __call__(self) -> None:
         shared = {field.name for field in dataclasses.fields(TrainingConfig)}

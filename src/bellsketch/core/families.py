@@ -19,7 +19,7 @@ from bellsketch.core.features import (
     Sigmoid,
     Tanh,
 )
-from bellsketch.core.ranges import ReturnRange
+from bellsketch.core.ranges import ANCHOR_MARGIN, ReturnRange
 
 FAMILIES: dict[str, Callable[..., FeatureMap]] = {
     "sigmoid": Sigmoid.from_range,
@@ -38,12 +38,23 @@ FAMILIES: dict[str, Callable[..., FeatureMap]] = {
 """Constructors from a return range by the paper's heuristics (App. "Choices of feature function"), by name."""
 
 
-def make_features(name: str, return_range: ReturnRange, num_features: int, *, slope_factor: float = 1.0) -> FeatureMap:
-    """The family of that name, spread over a return range; ``slope_factor`` multiplies its default slope."""
+def make_features(
+    name: str,
+    return_range: ReturnRange,
+    num_features: int,
+    *,
+    slope_factor: float = 1.0,
+    margin: float = ANCHOR_MARGIN,
+) -> FeatureMap:
+    """The family of that name, spread over a return range.
+
+    ``slope_factor`` multiplies its default slope, and ``margin`` is how far features reach beyond the range.
+    """
     if name not in FAMILIES:
         raise UnknownNameError("feature family", name, FAMILIES)
-    if slope_factor == 1.0:
-        return FAMILIES[name](return_range, num_features)
-    if "slope_factor" not in inspect.signature(FAMILIES[name]).parameters:
-        raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1")
-    return FAMILIES[name](return_range, num_features, slope_factor=slope_factor)
+    options = {} if margin == ANCHOR_MARGIN else {"margin": margin}  # polynomials have another default
+    if slope_factor != 1.0:
+        if "slope_factor" not in inspect.signature(FAMILIES[name]).parameters:
+            raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1")
+        options["slope_factor"] = slope_factor
+    return FAMILIES[name](return_range, num_features, **options)

@@ -6,6 +6,8 @@ import math
 from typing import Any, Literal
 
 from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.ranges import ANCHOR_MARGIN, GRID_MARGIN
+from bellsketch.deep.environments.games import GAMES
 
 LARGEST_SEED = 2**31 - 1
 """JAX's integers have 32 bits."""
@@ -28,12 +30,18 @@ class AgentConfig:
     """Feature family of a sketch."""
     slope_factor: float = 1.0
     """Multiplies the family's default slope."""
+    anchor_margin: float = ANCHOR_MARGIN
+    """How far a sketch's features reach beyond the returns, in units of their width."""
+    grid_margin: float = GRID_MARGIN
+    """How far its regressions do."""
     form: Literal["free", "constant", "none"] = "free"
     """Of a sketch's regressions: with a free intercept, with a penalised constant feature (the paper's), or none."""
     interpolate: bool = False
     """Whether a sketch also takes rewards between those that are listed. If none are, it takes all."""
     double: bool = False
     """Double Q-learning."""
+    small: bool = False
+    """Whether networks for screens are small: a quarter of the work, for a CPU."""
     num_steps: int = 1
     """n of n-step returns."""
     # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of them one after the
@@ -48,6 +56,9 @@ class AgentConfig:
             raise InputError(f"num_steps={self.num_steps}: returns are over at least 1 step")
         if not (self.slope_factor > 0 and math.isfinite(self.slope_factor)):
             raise InputError(f"slope_factor={self.slope_factor}: must be positive and finite; 1 is the default slope")
+        for name in ("anchor_margin", "grid_margin"):
+            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
+                raise InputError(f"{name}={getattr(self, name)}: must be finite, and not negative")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +105,19 @@ class LoopConfig:
     """The last ε."""
     discount: float = 0.99
     """γ."""
+    frame_skip: int = 1
+    """Frames in a step. Atari repeats an action so often; other environments have it of their own, and it is only a
+    matter of counting."""
+    reward_clip: float | None = None
+    """Rewards are learnt from as if none were larger than this, or smaller than its negative. Returns are counted
+    without."""
 
     def __post_init__(self) -> None:
         whole = ("num_environments", "update_period", "batch_size", "replay_capacity", "exploration_steps")
-        for name in (*whole, "discount"):
+        for name in (*whole, "discount", "frame_skip"):
             _check_positive(self, name)
+        if self.reward_clip is not None:
+            _check_positive(self, "reward_clip")
         if self.discount > 1:
             raise InputError(f"discount={self.discount}: must lie in (0, 1]")
         if not 0 <= self.exploration_final <= 1:
@@ -132,6 +151,16 @@ class LoopConfig:
         share = (steps - self.learning_starts) / self.exploration_steps
         clipped = share * (share > 0) * (share < 1) + (share >= 1)
         return 1.0 - (1.0 - self.exploration_final) * clipped
+
+
+@dataclasses.dataclass(frozen=True)
+class AtariConfig:
+    """How to play Atari; nothing to other environments."""
+
+    exact: bool = False
+    """Whether frames are made as in the authors' code, on the device, instead of by the emulator."""
+    threads: int = 0
+    """In which to emulate; 0: one on each core."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +214,7 @@ class TrainingConfig:
     options: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
     loop: LoopConfig = dataclasses.field(default_factory=LoopConfig)
+    atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
     returns: ReturnsConfig = dataclasses.field(default_factory=ReturnsConfig)
 
@@ -195,16 +225,22 @@ class TrainingConfig:
             raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
         num = self.loop.num_environments
         warm_up, rows = self.warm_up * num, -(-self.loop.replay_capacity // num)
-        if self.frames <= warm_up:
+        if self.steps <= warm_up:
             raise InputError(
-                f"frames={self.frames}: learning starts only after {warm_up} steps (learning_starts="
-                f"{self.loop.learning_starts}, {num} at a time); pass more frames, or let it start earlier"
+                f"frames={self.frames}: learning starts only after {warm_up * self.loop.frame_skip} of them"
+                f" (learning_starts={self.loop.learning_starts} steps, {num} at a time); pass more frames, or let it"
+                " start earlier"
             )
         if rows <= self.options.num_steps + 1:
             raise InputError(
                 f"replay_capacity={self.loop.replay_capacity}: {num} environments have {rows} steps each in it, too few"
                 f" for num_steps={self.options.num_steps}; pass a larger one"
             )
+
+    @property
+    def steps(self) -> int:
+        """Of each seed, at least."""
+        return -(-self.frames // self.loop.frame_skip)
 
     @property
     def warm_up(self) -> int:
@@ -214,7 +250,7 @@ class TrainingConfig:
     @property
     def iterations(self) -> int:
         """After those: steps and updates."""
-        return -(-(self.frames - self.warm_up * self.loop.num_environments) // self.loop.steps)
+        return -(-(self.steps - self.warm_up * self.loop.num_environments) // self.loop.steps)
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -227,6 +263,7 @@ class TrainingConfig:
             "options": AgentConfig,
             "learner": LearnerConfig,
             "loop": LoopConfig,
+            "atari": AtariConfig,
             "evaluation": EvaluationConfig,
             "returns": ReturnsConfig,
         }
@@ -246,10 +283,22 @@ class Preset:
     frames: int
     learner: LearnerConfig
     loop: LoopConfig
+    sketch: AgentConfig = AgentConfig()
+    """Of Sketch-DQN."""
+
+    def options(self, agent: str) -> AgentConfig:
+        """Of an agent."""
+        return self.sketch if agent == "sketch_dqn" else AgentConfig()
 
 
 PRESETS: dict[str, Preset] = {
-    "paper": Preset(200_000_000, LearnerConfig(), LoopConfig()),
+    "paper": Preset(
+        200_000_000,
+        LearnerConfig(),
+        LoopConfig(num_environments=128, frame_skip=4, reward_clip=1.0),
+        # Anchors in [−12, 12], with slope 10, and regressions in [−10, 10].
+        AgentConfig(num=401, slope_factor=10.0, anchor_margin=0.1, grid_margin=0.0),
+    ),
     "minatar": Preset(
         2_000_000,
         LearnerConfig(learning_rate=5e-4, target_period=250),
@@ -281,7 +330,7 @@ def preset_for(environment: str) -> str:
     """The preset that suits an environment: the paper's for Atari."""
     if "MinAtar" in environment:
         return "minatar"
-    return "paper" if "ALE/" in environment else "small"
+    return "paper" if environment in GAMES or "ALE/" in environment else "small"
 
 
 def find_preset(name: str | None, environment: str) -> Preset:

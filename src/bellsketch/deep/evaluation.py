@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from bellsketch.core.arrays import Array
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.agents.base import Agent
-from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
+from bellsketch.deep.environments.vector import VectorEnvironments
 
 MAX_STEPS = 27_000
 """Episodes are cut off here: 108,000 frames of Atari, and longer than any other environment's."""
@@ -60,13 +60,17 @@ def play(
 
 
 def play_host(
-    key: jax.Array, choose: Any, network: Any, environments: HostEnvironments, seed: int, epsilon: float
+    key: jax.Array, choose: Any, network: Any, environments: VectorEnvironments, seed: int, epsilon: float
 ) -> Episodes:
-    """An episode in each environment on the host; ``choose(key, network, observations, epsilon)`` gives actions."""
-    step, none = environments.reset(seed), np.zeros(environments.num_environments)
+    """An episode in each environment on the host.
+
+    ``choose(key, network, seen_before, step, epsilon)`` gives actions, and what is seen.
+    """
+    step, seen, none = environments.reset(seed), None, np.zeros(environments.num_environments)
     episodes = Episodes(none, none.astype(int), none > 0)
     while not episodes.finished.all() and episodes.lengths.max() < MAX_STEPS:
         key, key_action = jax.random.split(key)
-        step = environments.step(np.asarray(choose(key_action, network, step.observation, epsilon)))
+        actions, seen = choose(key_action, network, seen, step, epsilon)
+        step = environments.step(np.asarray(actions))
         episodes = episodes.after(step)
     return episodes

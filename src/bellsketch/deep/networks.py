@@ -1,7 +1,9 @@
 """Networks: a torso that suits the observation, and linear heads on top."""
 
+import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,48 +12,94 @@ from jaxtyping import Float, Shaped
 
 from bellsketch.core.arrays import Array
 
-HIDDEN = 128
-"""Units of the last layer before the head: that of MinAtar's published DQN."""
-CHANNELS = 16
+
+class Convolution(NamedTuple):
+    """Without padding; the size is a multiple of the stride."""
+
+    channels: int
+    size: int
+    stride: int = 1
+
+
+class Layers(NamedTuple):
+    """Convolutions, for images, and the widths of the dense layers that follow."""
+
+    convolutions: tuple[Convolution, ...]
+    widths: tuple[int, ...]
+
+
+VECTOR = Layers((), (128, 128))
+GRID = Layers((Convolution(16, 3),), (128,))
+"""Of MinAtar's published DQN."""
+SCREEN = Layers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3)), (512,))
+"""Of Mnih et al., 2015."""
+SMALL_SCREEN = Layers((Convolution(16, 8, 4), Convolution(32, 4, 2)), (256,))
+"""Of Mnih et al., 2013: a quarter of the work."""
+SCREEN_SIDE = 36
+"""Images whose sides are not below this are screens, of bytes from 0 to 255, and smaller ones grids of cells: it is
+what the convolutions for screens need."""
+
+
+def layers_for(observation_shape: Sequence[int], *, small: bool = False) -> Layers:
+    """Those that suit an observation."""
+    if len(observation_shape) != 3:
+        return VECTOR
+    if min(observation_shape[:2]) < SCREEN_SIDE:
+        return GRID
+    return SMALL_SCREEN if small else SCREEN
 
 
 class Torso(eqx.Module):
-    """From an observation to features: two dense layers for vectors, a convolution and a dense layer for images.
+    """From an observation to features: dense layers for vectors; convolutions and a dense layer for images.
 
-    Images are [height, width, channels], as environments give them; the convolution is that of MinAtar's DQN.
+    Images are [height, width, channels], as environments give them. Bytes of screens are taken as fractions of 255.
     """
 
-    convolution: eqx.nn.Linear | None
-    """Of 3 × 3 patches: as a matrix product it takes a fraction of the time that XLA's convolution does in a scan."""
+    convolutions: tuple[eqx.nn.Linear, ...]
+    """Of patches: as a matrix product each takes a fraction of the time that XLA's convolution does in a scan."""
     layers: tuple[eqx.nn.Linear, ...]
+    patches: tuple[Convolution, ...] = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, observation_shape: Sequence[int], width: int = HIDDEN):
-        keys = jax.random.split(key, 3)
-        self.convolution, size = None, math.prod(observation_shape)
-        if len(observation_shape) == 3:
-            height, length, channels = observation_shape
-            self.convolution = eqx.nn.Linear(9 * channels, CHANNELS, key=keys[0])
-            size = CHANNELS * (height - 2) * (length - 2)
-        sizes = [size, width] if self.convolution is not None else [size, width, width]
-        self.layers = tuple(
-            eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys[1:], strict=False)
-        )
+    def __init__(self, key: jax.Array, observation_shape: Sequence[int], *, small: bool = False):
+        self.patches, widths = layers_for(observation_shape, small=small)
+        keys = iter(jax.random.split(key, len(self.patches) + len(widths)))
+        convolutions, shape = [], tuple(observation_shape)
+        for channels, size, stride in self.patches:
+            convolutions.append(eqx.nn.Linear(size * size * shape[2], channels, key=next(keys)))
+            shape = (*((side - size) // stride + 1 for side in shape[:2]), channels)
+        sizes = (math.prod(shape), *widths)
+        self.convolutions = tuple(convolutions)
+        self.layers = tuple(eqx.nn.Linear(i, o, key=next(keys)) for i, o in itertools.pairwise(sizes))
+
+    @property
+    def width(self) -> int:
+        """How many features."""
+        return int(self.layers[-1].out_features)
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " h"]:
         x = jnp.asarray(observation, jnp.float32)
-        if self.convolution is not None:
-            x = jax.nn.relu(jax.vmap(self.convolution)(patches(x)))
+        if observation.dtype == jnp.uint8 and x.ndim == 3 and min(x.shape[:2]) >= SCREEN_SIDE:
+            x = x / 255
+        for layer, (_, size, stride) in zip(self.convolutions, self.patches, strict=True):
+            x = jax.nn.relu(jax.vmap(jax.vmap(layer))(patches(x, size, stride)))
         x = x.ravel()
         for layer in self.layers:
             x = jax.nn.relu(layer(x))
         return x
 
 
-def patches(image: Float[Array, "h w c"], size: int = 3) -> Float[Array, "p k"]:
-    """All ``size`` × ``size`` patches of an image, each as one row."""
-    height, width = image.shape[0] - size + 1, image.shape[1] - size + 1
-    moved = [image[i : i + height, j : j + width] for i in range(size) for j in range(size)]
-    return jnp.concatenate(moved, axis=-1).reshape(height * width, -1)
+def patches(image: Float[Array, "h w c"], size: int, stride: int = 1) -> Float[Array, "i j k"]:
+    """All ``size`` × ``size`` patches of an image at every ``stride`` pixels, each as one row.
+
+    Blocks of stride × stride pixels are made one pixel with more channels, after which patches are next to each other.
+    """
+    height, width = ((side - size) // stride + 1 for side in image.shape[:2])
+    blocks = size // stride
+    rows, columns, channels = height - 1 + blocks, width - 1 + blocks, image.shape[2]
+    image = image[: rows * stride, : columns * stride].reshape(rows, stride, columns, stride, channels)
+    image = image.transpose(0, 2, 1, 3, 4).reshape(rows, columns, stride * stride * channels)
+    moved = [image[i : i + height, j : j + width] for i in range(blocks) for j in range(blocks)]
+    return jnp.concatenate(moved, axis=-1)
 
 
 class HeadedTorso(eqx.Module):
@@ -61,11 +109,19 @@ class HeadedTorso(eqx.Module):
     head: eqx.nn.Linear
     shape: tuple[int, int] = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int, num_outputs: int):
+    def __init__(
+        self,
+        key: jax.Array,
+        observation_shape: Sequence[int],
+        num_actions: int,
+        num_outputs: int,
+        *,
+        small: bool = False,
+    ):
         key_torso, key_head = jax.random.split(key)
-        self.torso = Torso(key_torso, observation_shape)
+        self.torso = Torso(key_torso, observation_shape, small=small)
         self.shape = (num_actions, num_outputs)
-        self.head = eqx.nn.Linear(HIDDEN, num_actions * num_outputs, key=key_head)
+        self.head = eqx.nn.Linear(self.torso.width, num_actions * num_outputs, key=key_head)
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, "a k"]:
         return self.head(self.torso(observation)).reshape(self.shape)

@@ -1,24 +1,26 @@
 """One episode of a trained network, step by step, with the return distribution it predicts for each action."""
 
 import dataclasses
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.acting import choose_actions
-from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
+from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.run import Run
+from bellsketch.deep.setup import environment_options
 
 ACTIONS = 1
 """Folded into keys of actions."""
@@ -51,14 +53,16 @@ def moments(run: Run, *, seed_index: int = 0, seed: int = 0, max_steps: int = 1_
 def _moments(run: Run, seed_index: int, seed: int, max_steps: int) -> Iterator[Moment]:
     agent, network = run.setup.agent, seed_of(run.networks, seed_index)
     epsilon = run.config.evaluation.evaluation_epsilon
-    player = _player(run.config.environment, seed)
+    player = _player(run.config, seed)
     choose = eqx.filter_jit(lambda key, observation: choose_actions(key, agent, network, observation[None], epsilon)[0])
     values = eqx.filter_jit(lambda key, observation: agent.action_values(key, network, observation))
     # Not the key that the environment starts from.
     key, step, total = jax.random.fold_in(jax.random.key(seed), ACTIONS), player.reset(), 0.0
+    space, observation = run.setup.runner.loop.space, None
+    observe = jax.jit(lambda before, step: space.observe(before, space.processed(step)))
     for _ in range(max_steps):
         key, key_action, key_values = jax.random.split(key, 3)
-        observation = jnp.asarray(step.observation)
+        observation = observe(observation, step)
         action = int(choose(key_action, observation))
         yield Moment(
             np.asarray(observation),
@@ -101,7 +105,7 @@ class _NativePlayer:
 class _HostPlayer:
     """One environment on the host."""
 
-    def __init__(self, environments: HostEnvironments, seed: int):
+    def __init__(self, environments: VectorEnvironments, seed: int):
         self._environments, self._seed = environments, seed
 
     def reset(self) -> Step:
@@ -114,20 +118,21 @@ class _HostPlayer:
         return self._environments.render()
 
 
-def _player(name: str, seed: int) -> _NativePlayer | _HostPlayer:
-    environment = make_environment(name)
+def _player(config: TrainingConfig, seed: int) -> _NativePlayer | _HostPlayer:
+    make = functools.partial(make_environment, config.environment, options=environment_options(config))
+    environment = make()
     if isinstance(environment, NativeEnvironment):
         return _NativePlayer(environment, seed)
-    if (drawing := _drawing(name)) is None:
+    if (drawing := _drawing(make, config.environment)) is None:
         return _HostPlayer(environment, seed)
     environment.close()
     return _HostPlayer(drawing, seed)
 
 
-def _drawing(name: str) -> HostEnvironments | None:
+def _drawing(make: Callable[..., Any], name: str) -> VectorEnvironments | None:
     """An environment on the host that draws itself; None, with a warning, if it does not."""
     try:
-        environment: Any = make_environment(name, render=True)
+        environment = make(render=True)
         environment.reset(0)
         environment.render()
     except Exception as problem:  # anything at all can be raised by somebody's render

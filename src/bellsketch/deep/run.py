@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from bellsketch.core.errors import InputError
 from bellsketch.deep import run_directory
 from bellsketch.deep.config import (
-    AgentConfig,
+    AtariConfig,
     EvaluationConfig,
     ReturnsConfig,
     TrainingConfig,
@@ -92,7 +92,8 @@ def train(
 
     Args:
       agent: ``dqn``, ``c51``, ``qr_dqn``, ``iqn`` or ``sketch_dqn``.
-      environment: a name of Gymnax, such as ``Breakout-MinAtar``, or of Gymnasium, such as ``gym:CartPole-v1``.
+      environment: a game of Atari, such as ``breakout``, or a name of Gymnax, such as ``Breakout-MinAtar``, or of
+        Gymnasium, such as ``gym:CartPole-v1``.
       frames: of each seed; default: the preset's.
       seeds: runs side by side, from ``seed`` on.
       seed: the first.
@@ -113,9 +114,10 @@ def make_config(
     """A preset with some options changed, wherever in the configuration they belong."""
     base = find_preset(preset, environment)
     parts: dict[str, Any] = {
-        "options": AgentConfig(),
+        "options": base.options(agent),
         "learner": base.learner,
         "loop": base.loop,
+        "atari": AtariConfig(),
         "evaluation": EvaluationConfig(),
         "returns": ReturnsConfig(),
     }

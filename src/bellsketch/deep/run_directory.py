@@ -62,9 +62,9 @@ class TrainingDirectory:
         self._claimed.save_config()
         self._claimed.release()
 
-    def is_done(self, total_steps: int) -> bool:
+    def is_done(self, total_frames: int) -> bool:
         """Whether the run has ended: its networks are saved last. Its checkpoints may have been deleted since."""
-        return total_steps in self._networks.steps()
+        return total_frames in self._networks.steps()
 
     def restore(self, setup: Setup) -> LoopState | None:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
@@ -89,10 +89,10 @@ class TrainingDirectory:
     def checkpoint(self, setup: Setup, state: LoopState, *, now: bool) -> None:
         """Save if it is time to, or ``now``."""
         if now or time.monotonic() - self._last_save >= self._seconds:
-            steps = int(state.steps[0])
+            frames = int(state.steps[0]) * setup.config.loop.frame_skip
             environments = setup.runner.save_environments()
-            self._checkpoints.save(steps, state, {} if environments is None else {"environments": environments})
-            self._networks.save(steps, state.learner.network)
+            self._checkpoints.save(frames, state, {} if environments is None else {"environments": environments})
+            self._networks.save(frames, state.learner.network)
             self._last_save = time.monotonic()
 
     def keep_batch(self, batch: Transition) -> Path:

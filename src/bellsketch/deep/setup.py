@@ -14,10 +14,11 @@ from bellsketch.core.risk import MEAN, Criterion, CVaR, Exceeds, ExponentialUtil
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.factory import make_agent
 from bellsketch.deep.config import TrainingConfig
-from bellsketch.deep.environments.host import HostEnvironments
+from bellsketch.deep.environments.games import GAMES
 from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.returns import Returns, find_returns
+from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.loops.fused import FusedRunner
 from bellsketch.deep.loops.hosted import HostedRunner
 from bellsketch.deep.loops.loop import Loop, LoopState
@@ -61,7 +62,7 @@ class Setup:
 
 def set_up(config: TrainingConfig) -> Setup:
     """What a configuration comes to."""
-    environment = make_environment(config.environment)
+    environment = make_environment(config.environment, options=environment_options(config))
     given = config.returns
     returns = find_returns(
         environment,
@@ -70,6 +71,7 @@ def set_up(config: TrainingConfig) -> Setup:
         high=given.return_high,
         rewards=given.rewards,
         reward_interval=given.reward_interval,
+        reward_clip=config.loop.reward_clip,
         seed=config.seed,
     )
     criterion = make_criterion(config.risk, returns)
@@ -78,11 +80,18 @@ def set_up(config: TrainingConfig) -> Setup:
     return Setup(config, returns, agent, _runner(loop, environment, config))
 
 
-def _runner(loop: Loop, environment: NativeEnvironment | HostEnvironments, config: TrainingConfig) -> Runner:
+def environment_options(config: TrainingConfig) -> dict[str, Any] | None:
+    """What the environment is made with."""
+    if config.environment not in GAMES:
+        return None
+    return {"frame_skip": config.loop.frame_skip, **dataclasses.asdict(config.atari)}
+
+
+def _runner(loop: Loop, environment: NativeEnvironment | VectorEnvironments, config: TrainingConfig) -> Runner:
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
-    make: Any = functools.partial(make_environment, config.environment)
+    make: Any = functools.partial(make_environment, config.environment, options=environment_options(config))
     return HostedRunner(loop, make, config.seeds)
 
 
@@ -90,7 +99,7 @@ def check_memory(setup: Setup) -> None:
     """Raise if the replay does not fit."""
     config, space = setup.config, setup.runner.loop.space
     num = config.loop.num_environments
-    row = jax.tree.leaves(jax.eval_shape(lambda: empty_replay(3, num, *space[:2]).rows))
+    row = jax.tree.leaves(jax.eval_shape(lambda: empty_replay(3, num, space.frame_shape, space.frame_dtype).rows))
     row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in row) / 3
     check_fits(
         f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",

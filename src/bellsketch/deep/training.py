@@ -46,7 +46,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     """Run to the end, from where the directory's last checkpoint is."""
     config, runner = setup.config, setup.runner
     plan = Plan(config)
-    if directory is not None and directory.is_done(plan.total_steps):
+    if directory is not None and directory.is_done(plan.total_frames):
         return
     restored = directory.restore(setup) if directory is not None else None
     first = 0 if restored is None else plan.index(int(restored.steps[0]))
@@ -56,7 +56,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             start, before = time.perf_counter(), int(state.steps[0])
             state = _advance(runner, state, plan, index, interrupted)
             steps = int(state.steps[0])
-            speed = (steps - before) * config.seeds / (time.perf_counter() - start)
+            speed = (steps - before) * config.loop.frame_skip * config.seeds / (time.perf_counter() - start)
             if (failed := np.asarray(state.failure.happened)).any():
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
@@ -67,7 +67,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             if directory is not None:
                 directory.append(records, evaluations, speed)
                 directory.checkpoint(setup, state, now=stopping or index + 1 == plan.num_records)
-            yield Progress(steps, plan.total_steps, records, evaluations, speed, state)
+            yield Progress(steps * config.loop.frame_skip, plan.total_frames, records, evaluations, speed, state)
             if stopping and index + 1 < plan.num_records:
                 raise KeyboardInterrupt
 
@@ -118,6 +118,11 @@ class Plan:
         """Of one seed, at the end."""
         return self.config.warm_up * self.config.loop.num_environments + self.config.iterations * self.config.loop.steps
 
+    @property
+    def total_frames(self) -> int:
+        """Likewise."""
+        return self.total_steps * self.config.loop.frame_skip
+
     def iterations_at(self, index: int) -> int:
         """Done by the end of a record."""
         return min(index * self.period, self.config.iterations)
@@ -153,7 +158,7 @@ def _records(config: TrainingConfig, state: LoopState) -> list[Row]:
     return [
         {
             "seed": config.seed + i,
-            "frames": int(state.steps[i]),
+            "frames": int(state.steps[i]) * config.loop.frame_skip,
             "updates": int(state.learner.updates[i]),
             "epsilon": round(float(config.loop.epsilon(int(state.steps[i]))), 6),
             "episodes": int(tally.episodes[i]),
@@ -176,7 +181,7 @@ def _evaluations(setup: Setup, state: LoopState) -> list[Row]:
     return [
         {
             "seed": config.seed + i,
-            "frames": steps,
+            "frames": steps * config.loop.frame_skip,
             "episodes": given.evaluation_episodes,
             "mean_return": float(np.mean(np.asarray(played.returns[i]))),
             "mean_length": float(np.mean(np.asarray(played.lengths[i]))),
@@ -191,7 +196,7 @@ def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDire
     kept = ""
     if directory is not None:
         kept = f" The batch is in {directory.keep_batch(failure.batch)}; {directory.last_good}."
-    where = f"seed {setup.config.seed + index}, frame {int(failure.steps):,}"
+    where = f"seed {setup.config.seed + index}, frame {int(failure.steps) * setup.config.loop.frame_skip:,}"
     batch = failure.batch
     agent = setup.agent
     unknown = agent.unknown_rewards(batch.reward, batch.discount) if isinstance(agent, SketchDQN) else False

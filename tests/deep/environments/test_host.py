@@ -10,7 +10,7 @@ from gymnasium import spaces
 import toy_environments
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.host import HostEnvironments
-from bellsketch.deep.environments.step import Step
+from bellsketch.deep.environments.step import Space, Step
 from bellsketch.deep.replay import Row, empty_replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")  # it checks toys with much care
@@ -103,7 +103,7 @@ def test_replay_holds_true_transitions_only():
     environments = HostEnvironments("Mixed-v0", 3)
     actions = some_actions(50, 3)
     step = play(environments, actions)
-    replay = empty_replay(64, 3, environments.space.observation_shape, environments.space.observation_dtype)
+    replay = empty_replay(64, 3, environments.space.frame_shape, environments.space.frame_dtype)
     insert = jax.jit(lambda memory, row: memory.insert(row))
     for t in range(50):
         row = (step.observation[t], step.first[t], ~step.ended[t], actions[t], step.reward[t + 1], step.discount[t + 1])
@@ -224,7 +224,7 @@ def test_actions_may_start_anywhere():
 )
 def test_observations_become_boxes(space, shape, dtype):
     environments = HostEnvironments("Shows-v0", 2, options={"space": space})
-    assert environments.space == (shape, dtype, 2)
+    assert environments.space == Space(shape, dtype, 2)
     for step in (environments.reset(0), environments.step(np.array([0, 1]))):
         assert step.observation.shape == (2, *shape)
         assert step.observation.dtype == dtype

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bellsketch.core.errors import InputError, UnknownNameError
-from bellsketch.deep.environments import HostEnvironments, NativeEnvironment, make_environment, make_native
+from bellsketch.deep.environments import HostEnvironments, NativeEnvironment, Space, make_environment, make_native
 
 
 def test_gymnax_comes_first():
@@ -52,7 +52,7 @@ def test_names_that_cannot_be_used(name, remedy):
 
 def test_numbered_observations_are_one_hot():
     lake = make_native("FrozenLake-misc")
-    assert lake.space == ((16,), np.float32, 4)
+    assert lake.space == Space((16,), np.float32, 4)
     inner, step = lake.reset(jax.random.key(0))
     np.testing.assert_array_equal(step.observation, np.eye(16)[0])
     _, step = lake.step(jax.random.key(1), inner, step, 1)
@@ -63,6 +63,6 @@ def test_numbered_observations_are_one_hot():
 @pytest.mark.parametrize("name", ["Breakout-MinAtar", "Catch-bsuite", "DeepSea-bsuite"])
 def test_images_of_zeros_and_ones_take_a_byte(name):
     environment = make_native(name)
-    assert environment.space.observation_dtype == np.uint8
+    assert environment.space.frame_dtype == np.uint8
     _, step = environment.reset(jax.random.key(0))
     assert set(np.unique(step.observation)) == {0.0, 1.0}

@@ -22,6 +22,8 @@ class Agent(ABC):
     """Whether the online network chooses the action that the target network evaluates."""
     num_steps: int = dataclasses.field(default=1, kw_only=True)
     """n of n-step returns, for whoever samples the transitions."""
+    small: bool = dataclasses.field(default=False, kw_only=True)
+    """Whether the network for screens is the small one."""
 
     @property
     @abstractmethod

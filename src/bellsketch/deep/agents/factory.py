@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.families import make_features
-from bellsketch.core.ranges import GRID_MARGIN, ReturnRange
+from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.building import build_sketch_dqn
@@ -26,7 +26,7 @@ OPTIONS = {
     "c51": ("num",),
     "qr_dqn": ("num",),
     "iqn": ("num",),
-    "sketch_dqn": ("num", "features", "slope_factor", "form", "interpolate"),
+    "sketch_dqn": ("num", "features", "slope_factor", "anchor_margin", "grid_margin", "form", "interpolate"),
 }
 """Which agent has which, beside those that all have."""
 
@@ -42,7 +42,7 @@ def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float
     if not 0 < discount <= 1:
         raise InputError(f"discount={discount}: must lie in (0, 1]")
     agent = AGENTS[name](config, returns, discount, criterion)
-    return dataclasses.replace(agent, double=config.double, num_steps=config.num_steps)
+    return dataclasses.replace(agent, double=config.double, num_steps=config.num_steps, small=config.small)
 
 
 def _dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
@@ -66,7 +66,9 @@ def _iqn(config: AgentConfig, returns: Returns, discount: float, criterion: Crit
 
 def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:
     span = ReturnRange(returns.low, returns.high)
-    features = make_features(config.features, span, config.num or 201, slope_factor=config.slope_factor)
+    features = make_features(
+        config.features, span, config.num or 201, slope_factor=config.slope_factor, margin=config.anchor_margin
+    )
     # Sums of several rewards are too many to list.
     listed = returns.rewards if config.num_steps == 1 else None
     low, high = (config.num_steps * end for end in returns.reward_interval)
@@ -74,7 +76,7 @@ def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterio
     interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if listed is None or config.interpolate else None
     return build_sketch_dqn(
         features,
-        span.expand(GRID_MARGIN),
+        span.expand(config.grid_margin),
         discount**config.num_steps,
         rewards=listed,
         reward_interval=interval,

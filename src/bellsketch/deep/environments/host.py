@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
@@ -10,18 +10,18 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Int, UInt8
 
-from bellsketch.core.arrays import Array
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.step import Space, Step
+from bellsketch.deep.environments.vector import VectorEnvironments
 
 Wrap = Callable[[gymnasium.Env], Any]
 
 
-class HostEnvironments:
+@final
+class HostEnvironments(VectorEnvironments):
     """``num_environments`` Gymnasium environments of one name, one after the other or each in its own process.
 
-    An episode's last observation is shown before the next episode starts; see
-    :class:`~bellsketch.deep.environments.step.Step`. Images of bytes stay so; all else becomes single precision, and
+    Images of bytes stay so; all else becomes single precision, and
     what is not a box of numbers becomes one vector, one-hot where it counts categories.
     """
 
@@ -46,11 +46,9 @@ class HostEnvironments:
                 A script that asks for it needs an ``if __name__ == "__main__"``: processes import it anew.
             render: Whether :meth:`render` can be called.
         """
-        if num_environments < 1:
-            raise InputError(f"num_environments={num_environments}: there must be at least 1")
-        self.name, self.num_environments = name, num_environments
+        super().__init__(name, num_environments)
         self.options, self.wrappers = dict(options or {}), tuple(wrappers)
-        self._renders = render
+        self._renders, self._asynchronous = render, asynchronous
         # Spawned, since a fork of a process that runs JAX's threads can hang.
         vector = {"context": "spawn"} if asynchronous else {}
         self._vector: Any = gymnasium.make_vec(  # Gymnasium's annotations leave out half of what it does
@@ -72,49 +70,35 @@ class HostEnvironments:
         self._first_action = int(actions.start)
         box: Any = self._vector.single_observation_space
         self.space = Space(box.shape, np.uint8 if box.dtype == np.uint8 else np.float32, int(actions.n))
-        self._last: Step | None = None
+        self._actions = np.zeros(num_environments, np.int64)
         self._warned = False
+        spec: Any = self._vector.spec
+        limit = self.options.get("max_episode_steps", spec.max_episode_steps)
+        self.max_episode_steps = None if limit is None or limit < 0 else int(limit)
 
     @property
     def registered_name(self) -> str:
         """As registered: with its version, and without the module it was imported from."""
         return self._vector.spec.id
 
-    @property
-    def max_episode_steps(self) -> int | None:
-        """Steps after which an episode is cut off, or None if Gymnasium cuts none."""
-        limit = self.options.get("max_episode_steps", self._vector.spec.max_episode_steps)
-        return None if limit is None or limit < 0 else int(limit)
+    def _reset(self, seeds: list[int]) -> np.ndarray:
+        return self._stored(self._vector.reset(seed=seeds)[0])
 
-    def reset(self, seed: int | Sequence[int]) -> Step:
-        """Start an episode in each, with a random state of its own: from one seed, or from a seed for each."""
-        seeds = np.random.SeedSequence(seed).generate_state(self.num_environments) if isinstance(seed, int) else seed
-        if len(seeds) != self.num_environments:
-            raise InputError(
-                f"seed has {len(seeds)} entries: pass a number, or one for each of {self.num_environments}"
-            )
-        observation, _ = self._vector.reset(seed=[int(s) for s in seeds])
-        no = np.zeros(self.num_environments, bool)
-        zeros = np.zeros(self.num_environments, np.float32)
-        self._last = Step(self._stored(observation), ~no, zeros, zeros + 1, no)
-        return self._last
+    def _send(self, actions: Int[np.ndarray, " e"]) -> None:
+        self._actions = actions + self._first_action
+        if self._asynchronous:
+            self._vector.step_async(self._actions)
 
-    def step(self, actions: Int[Array, " e"]) -> Step:
-        """One step of each. Where an episode had ended the action is ignored and another starts."""
-        if self._last is None:
-            raise InputError("step before any episode has started: call reset(seed) first")
-        actions = np.asarray(actions, np.int64)
-        if actions.shape != (self.num_environments,):
-            raise InputError(f"actions of shape {actions.shape}: pass one for each of {self.num_environments}")
-        observation, reward, terminated, truncated, _ = self._vector.step(actions + self._first_action)
-        self._last = Step(
+    def _recv(self, first: np.ndarray) -> Step:
+        took = self._vector.step_wait() if self._asynchronous else self._vector.step(self._actions)
+        observation, reward, terminated, truncated, _ = took
+        return Step(
             self._stored(observation),
-            self._last.ended,
+            first,
             reward.astype(np.float32),
             1 - terminated.astype(np.float32),
             terminated | truncated,
         )
-        return self._last
 
     def save(self) -> bytes | None:
         """All environments with their random states, so that :meth:`restore` goes on exactly from here.
@@ -153,6 +137,10 @@ class HostEnvironments:
     def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
         """The first environment as an image; None unless made with ``render=True``."""
         return np.asarray(self._vector.render()[0]) if self._renders else None
+
+    def another(self, num_environments: int) -> "HostEnvironments":
+        """As many, made like these, one after the other."""
+        return HostEnvironments(self.name, num_environments, options=self.options, wrappers=self.wrappers)
 
     def close(self) -> None:
         """Free what the environments hold, processes included."""

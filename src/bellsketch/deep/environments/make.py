@@ -8,8 +8,11 @@ import gymnasium
 import gymnax
 
 from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.deep.environments.atari import AtariEnvironments
+from bellsketch.deep.environments.games import GAMES
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.native import NativeEnvironment, make_native
+from bellsketch.deep.environments.vector import VectorEnvironments
 
 PREFIX = "gym:"
 """Of names that are Gymnasium's, where Gymnax has the same."""
@@ -22,18 +25,20 @@ def make_environment(
     options: Mapping[str, Any] | None = None,
     asynchronous: bool = False,
     render: bool = False,
-) -> NativeEnvironment | HostEnvironments:
-    """A Gymnax environment, which callers batch as they like, or ``num_environments`` of Gymnasium's.
+) -> NativeEnvironment | VectorEnvironments:
+    """A Gymnax environment, which callers batch as they like, or ``num_environments`` of Gymnasium's or of Atari.
 
     Args:
-        name: A name Gymnax knows, such as ``Breakout-MinAtar``, or else one Gymnasium knows, such as ``FrozenLake-v1``.
-            ``gym:CartPole-v1`` is Gymnasium's though Gymnax has one too; ``gym:module:Name-v0`` imports a module that
-            registers it.
+        name: A game of Atari, such as ``breakout``; a name Gymnax knows, such as ``Breakout-MinAtar``; or else one
+            Gymnasium knows, such as ``FrozenLake-v1``. ``gym:CartPole-v1`` is Gymnasium's though Gymnax has one too;
+            ``gym:module:Name-v0`` imports a module that registers it.
         num_environments: How many on the host.
-        options: Arguments of a Gymnasium environment.
+        options: Arguments of a Gymnasium environment, or of ``AtariEnvironments``.
         asynchronous: Whether each on the host runs in a process of its own.
         render: Whether those on the host can be rendered.
     """
+    if name in GAMES:
+        return AtariEnvironments(name, num_environments, **dict(options or {}))
     if not name.startswith(PREFIX) and name in gymnax.registered_envs:
         if options:
             raise InputError(f"options={dict(options)}: Gymnax's {name!r} takes none; Gymnasium's is {PREFIX + name!r}")
@@ -45,7 +50,7 @@ def make_environment(
         return HostEnvironments(plain, num_environments, options=options, asynchronous=asynchronous, render=render)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
         near = difflib.get_close_matches(plain, gymnasium.registry, n=5)  # of more than a hundred
-        raise UnknownNameError("environment", plain, {*gymnax.registered_envs, *near}) from error
+        raise UnknownNameError("environment", plain, {*gymnax.registered_envs, *GAMES, *near}) from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise InputError(f"environment {name!r} needs what is not installed: {error}") from error
     except gymnasium.error.Error as error:

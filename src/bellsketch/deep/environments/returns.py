@@ -14,8 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from bellsketch.core.errors import InputError
+from bellsketch.deep.environments.atari import AtariEnvironments
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.native import NativeEnvironment
+from bellsketch.deep.environments.vector import VectorEnvironments
 
 MAX_LISTED = 32
 """Rewards that are listed one by one; more of them are an interval."""
@@ -54,8 +56,10 @@ class Facts:
     """Rewards that are paid at most once an episode, and one of them at most."""
     steps: int | None = None
     """Steps after which every episode has terminated by itself."""
+    low: float | None = None
+    """A bound on returns, where the one that follows from rewards is of no use."""
     high: float | None = None
-    """A bound on returns that was measured, where the one that follows from rewards is of no use."""
+    """Likewise."""
     listed: bool = True
     """False where rewards are rounded numbers that are better not compared: any in between are meant too."""
 
@@ -82,6 +86,9 @@ MINATAR = {name: Facts((0.0, 1.0), high=high) for name, high in MINATAR_HIGH.ite
 # In Seaquest up to two bullets are under way, each of which can hit something, also on the step on which a full
 # submarine surfaces: that pays ⌊10 oxygen/200⌋, at most 9, since the oxygen has gone down to 199 under water.
 MINATAR["Seaquest-MinAtar"] = Facts(tuple(map(float, range(12))), high=MINATAR_HIGH["Seaquest-MinAtar"])
+
+ATARI = Facts((-1.0, 0.0, 1.0), low=-10.0, high=10.0)
+"""With rewards clipped to 1; the range is that of the published agents."""
 
 NATIVE_FACTS = {
     **MINATAR,
@@ -119,13 +126,14 @@ HOST_FACTS = {
 
 
 def find_returns(
-    environment: NativeEnvironment | HostEnvironments,
+    environment: NativeEnvironment | VectorEnvironments,
     discount: float,
     *,
     low: float | None = None,
     high: float | None = None,
     rewards: Sequence[float] | None = None,
     reward_interval: tuple[float, float] | None = None,
+    reward_clip: float | None = None,
     seed: int = 0,
 ) -> Returns:
     """What is known of an environment's returns, or can be found out.
@@ -140,17 +148,19 @@ def find_returns(
         high: The greatest return.
         rewards: All rewards it can pay.
         reward_interval: Instead, two numbers between which they lie.
+        reward_clip: Rewards are learnt from as if none were larger than this, or smaller than its negative.
         seed: Of random play.
     """
     if not 0 <= discount <= 1:
         raise InputError(f"discount={discount}: pass a number in [0, 1]")
-    facts, listed, interval, how = _rewards(environment, rewards, reward_interval, seed)
+    facts, listed, interval, how = _rewards(environment, rewards, reward_interval, reward_clip, seed)
     limit = environment.max_episode_steps if discount == 1 else None
     if facts is None:
         least, most = _bounds(interval, (), discount, limit)
     else:
         limit = min((steps for steps in (facts.steps, limit) if steps is not None), default=None)
         least, most = _bounds(facts.repeated, facts.once, discount, limit)
+        least = least if facts.low is None else facts.low
         most = most if facts.high is None else facts.high
     bounds = (low if low is not None else least, high if high is not None else most)
     if not np.all(np.isfinite(bounds)):
@@ -168,12 +178,34 @@ def find_returns(
 
 
 def _rewards(
-    environment: NativeEnvironment | HostEnvironments,
+    environment: NativeEnvironment | VectorEnvironments,
+    rewards: Sequence[float] | None,
+    interval: tuple[float, float] | None,
+    clip: float | None,
+    seed: int,
+) -> tuple[Facts | None, tuple[float, ...] | None, tuple[float, float], str]:
+    """Facts if it is they that tell; the rewards, or None; their interval; and where this comes from."""
+    if isinstance(environment, AtariEnvironments) and rewards is None and interval is None:
+        if clip != 1:
+            raise InputError(
+                f"reward_clip={clip}: rewards of {environment.name!r} can be of any size. Leave it at 1, or say what"
+                " they are (--reward-interval LOW HIGH) and between which numbers returns lie (--return-low,"
+                " --return-high)"
+            )
+        return ATARI, ATARI.rewards, (-1.0, 1.0), "rewards clipped to 1"
+    facts, listed, interval, how = _unclipped(environment, rewards, interval, seed)
+    if clip is None or max(map(abs, interval)) <= clip:
+        return facts, listed, interval, how
+    listed = None if listed is None else tuple(sorted({min(max(r, -clip), clip) for r in listed}))
+    return None, listed, (max(interval[0], -clip), min(interval[1], clip)), f"{how}, clipped to {clip:g}"
+
+
+def _unclipped(
+    environment: NativeEnvironment | VectorEnvironments,
     rewards: Sequence[float] | None,
     interval: tuple[float, float] | None,
     seed: int,
 ) -> tuple[Facts | None, tuple[float, ...] | None, tuple[float, float], str]:
-    """Facts if it is they that tell; the rewards, or None; their interval; and where this comes from."""
     if rewards is not None:
         if not rewards or not np.all(np.isfinite(rewards)):
             raise InputError(f"rewards={rewards}: pass at least one number, all of them finite")
@@ -199,13 +231,12 @@ def _rewards(
     return None, None, _widened(*ends), f"{how}, widened by {MARGIN:.0%}"
 
 
-def _facts(environment: NativeEnvironment | HostEnvironments) -> Facts | None:
+def _facts(environment: NativeEnvironment | VectorEnvironments) -> Facts | None:
     """What is known by name, unless the environment is not the one by that name."""
     if isinstance(environment, HostEnvironments):
         changed = environment.wrappers or set(environment.options) - {"max_episode_steps"}
         return None if changed else HOST_FACTS.get(environment.registered_name)
-    facts = NATIVE_FACTS.get(environment.name)
-    if facts is None:
+    if not isinstance(environment, NativeEnvironment) or (facts := NATIVE_FACTS.get(environment.name)) is None:
         return None
     usual, parameters = gymnax.make(environment.name)
     parameters = parameters.replace(max_steps_in_episode=environment.max_episode_steps)
@@ -232,20 +263,18 @@ def _bounds(
     return low + min([0.0, *once]), high + max([0.0, *once])
 
 
-def random_rewards(environment: NativeEnvironment | HostEnvironments, seed: int) -> Float[np.ndarray, " r"]:
+def random_rewards(environment: NativeEnvironment | VectorEnvironments, seed: int) -> Float[np.ndarray, " r"]:
     """The distinct rewards of random play, in order."""
     first, reward = (
-        _play_host(environment, seed)
-        if isinstance(environment, HostEnvironments)
-        else _play_native(environment, jax.random.key(seed))
+        _play_native(environment, jax.random.key(seed))
+        if isinstance(environment, NativeEnvironment)
+        else _play_host(environment, seed)
     )
     return np.unique(reward[~first] + 0.0).astype(np.float64)  # −0 is 0; the start of an episode pays nothing
 
 
-def _play_host(environment: HostEnvironments, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    another = HostEnvironments(
-        environment.name, PROBE_ENVIRONMENTS, options=environment.options, wrappers=environment.wrappers
-    )
+def _play_host(environment: VectorEnvironments, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    another = environment.another(PROBE_ENVIRONMENTS)
     rng = np.random.default_rng(seed)
     another.reset(seed)
     actions = rng.integers(0, another.space.num_actions, (PROBE_STEPS, PROBE_ENVIRONMENTS))
@@ -296,6 +325,8 @@ def _how_bounded(facts: Facts | None, low: float | None, high: float | None, lim
     if low is not None and high is not None:
         return "returns as given"
     given = "".join(f", {name} as given" for name, end in (("low", low), ("high", high)) if end is not None)
+    if facts is ATARI:
+        return f"returns as published agents take them{given}"
     if facts is not None and facts.high is not None:
         return f"highest return as measured{given}"
     over = "" if limit is None else f" in {limit} steps"

@@ -1,4 +1,9 @@
-"""Environments on the host, everything else on the device: after each vector step one jitted turn of all seeds."""
+"""Environments on the host, everything else on the device, which learns while they play.
+
+A turn records what a step of all environments brought and chooses the next actions; those are sent off, and the updates
+that are due are made until the environments are done. Updates thus draw from all steps but the one under way, and the
+next actions are chosen by the network after them.
+"""
 
 import contextlib
 import dataclasses
@@ -12,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.deep.acting import choose_actions
-from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.step import Step
+from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.evaluation import Episodes, play_host
 from bellsketch.deep.loops.loop import Loop, LoopState
 
@@ -23,18 +28,17 @@ LARGEST = np.iinfo(np.int32).max
 class HostedRunner:
     """All seeds of a run, whose environments are one vector environment; states have an axis of seeds in front."""
 
-    def __init__(self, loop: Loop, make: Callable[[int], HostEnvironments], num_seeds: int):
+    def __init__(self, loop: Loop, make: Callable[[int], VectorEnvironments], num_seeds: int):
         self.loop, self._make, self._num_seeds = loop, make, num_seeds
-        self._init = eqx.filter_jit(eqx.filter_vmap(lambda key, step: loop.init(key, None, step)))
+        self._init = eqx.filter_jit(eqx.filter_vmap(self._init_one))
         self._choose = eqx.filter_jit(eqx.filter_vmap(loop.choose), donate="all")
         self._record = eqx.filter_jit(eqx.filter_vmap(self._record_one), donate="all")
-        self._learn = eqx.filter_jit(eqx.filter_vmap(self._learn_one), donate="all")
-        self._greedy = eqx.filter_jit(
-            lambda key, network, observations, epsilon: choose_actions(key, loop.agent, network, observations, epsilon)
-        )
+        self._turn = eqx.filter_jit(eqx.filter_vmap(lambda *given: loop.choose(self._record_one(*given))), donate="all")
+        self._learn = eqx.filter_jit(eqx.filter_vmap(loop.update), donate="all")
+        self._greedy = eqx.filter_jit(self._choose_greedily)
 
     @functools.cached_property
-    def environments(self) -> HostEnvironments:
+    def environments(self) -> VectorEnvironments:
         """Made when they are first needed: to evaluate a run others are."""
         return self._make(self._num_seeds * self.loop.config.num_environments)
 
@@ -47,22 +51,17 @@ class HostedRunner:
         """The shapes of a state."""
         space, shape = self.loop.space, (self._num_seeds, self.loop.config.num_environments)
         truth, number = jax.ShapeDtypeStruct(shape, jnp.bool), jax.ShapeDtypeStruct(shape, jnp.float32)
-        observation = jax.ShapeDtypeStruct((*shape, *space.observation_shape), space.observation_dtype)
+        observation = jax.ShapeDtypeStruct((*shape, *(space.shown_shape or space.frame_shape)), space.frame_dtype)
         return jax.eval_shape(self._init, keys, Step(observation, truth, number, number, truth))
 
     def explore(self, state: LoopState, vector_steps: int) -> LoopState:
         """Steps without learning."""
-        for _ in range(vector_steps):
-            state = self._act(state, self._record)
-        return state
+        return self._play(state, vector_steps, learn_every=None)
 
     def advance(self, state: LoopState, iterations: int) -> LoopState:
         """Iterations of steps and updates."""
-        for _ in range(iterations):
-            for _ in range(self.loop.config.acts - 1):
-                state = self._act(state, self._record)
-            state = self._act(state, self._learn)
-        return state
+        acts = self.loop.config.acts
+        return self._play(state, iterations * acts, learn_every=acts)
 
     def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         """Whole episodes of each seed's network."""
@@ -103,15 +102,33 @@ class HostedRunner:
         seeds = jax.vmap(lambda key: jax.random.randint(key, (num,), 0, LARGEST))(keys_start)
         return keys, self._by_seed(self.environments.reset(np.asarray(seeds).ravel().tolist()))
 
-    def _act(self, state: LoopState, turn: Callable[..., LoopState]) -> LoopState:
+    def _play(self, state: LoopState, vector_steps: int, learn_every: int | None) -> LoopState:
+        if not vector_steps:
+            return state
         state, action = self._choose(state)
-        return turn(state, action, self._by_seed(self.environments.step(np.asarray(action).ravel())))
+        for taken in range(1, vector_steps + 1):
+            self.environments.send(np.asarray(action).ravel())
+            if learn_every is not None and taken % learn_every == 0:
+                state = self._learn(state)
+            after = self._by_seed(self.environments.recv())
+            if taken < vector_steps:
+                state, action = self._turn(state, action, after)
+            else:
+                state = self._record(state, action, after)
+        return state
+
+    def _init_one(self, key: jax.Array, step: Step) -> LoopState:
+        return self.loop.init(key, None, self.loop.space.processed(step))
 
     def _record_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
-        return self.loop.record(state, action, None, after)
+        return self.loop.record(state, action, None, self.loop.space.processed(after))
 
-    def _learn_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
-        return self.loop.update(self._record_one(state, action, after))
+    def _choose_greedily(
+        self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: float
+    ) -> tuple[jax.Array, Any]:
+        """Actions after a step, and what was seen."""
+        seen = self.loop.space.observe(before, self.loop.space.processed(step))
+        return choose_actions(key, self.loop.agent, network, seen, epsilon), seen
 
     def _by_seed(self, step: Step) -> Step:
         """[s e, …] → [s, e, …]."""

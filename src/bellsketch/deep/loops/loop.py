@@ -44,6 +44,8 @@ class LoopState(eqx.Module):
     """Their states, if they are on the device."""
     step: Step
     """What they show, [e, …]."""
+    stacked: Any
+    """What the agent sees of them, [e, …, k], if it is more than the last frame."""
     replay: Replay
     learner: LearnerState
     key: jax.Array
@@ -68,24 +70,28 @@ class Loop:
         space, num = self.space, self.config.num_environments
         network = self.agent.network(key_network, space.observation_shape, space.num_actions)
         rows = -(-self.config.replay_capacity // num)
-        replay = empty_replay(rows, num, space.observation_shape, space.observation_dtype)
+        replay = empty_replay(rows, num, space.frame_shape, space.frame_dtype, space.stack)
         shapes, _ = jax.eval_shape(self._sample, key, replay)
         none = jnp.zeros((), jnp.int32)
         failure = Failure(jnp.array(False), none, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
         learner = self.learner.init(network)
-        return LoopState(environments, step, replay, learner, key, none, jnp.zeros(num), empty_tally(), failure)
+        stacked = self._stacked(None, step)
+        returns = jnp.zeros(num)
+        return LoopState(environments, step, stacked, replay, learner, key, none, returns, empty_tally(), failure)
 
     def choose(self, state: LoopState) -> tuple[LoopState, Int[Array, " e"]]:
         """An action for every environment: greedy, or random with probability ε."""
         key, key_action = jax.random.split(state.key)
         epsilon = self.config.epsilon(state.steps)
-        action = choose_actions(key_action, self.agent, state.learner.network, state.step.observation, epsilon)
+        seen = state.step.observation if state.stacked is None else state.stacked
+        action = choose_actions(key_action, self.agent, state.learner.network, seen, epsilon)
         return dataclasses.replace(state, key=key), action
 
     def record(self, state: LoopState, action: Int[Array, " e"], environments: Any, after: Step) -> LoopState:
         """What the actions brought, into the replay and the tally."""
         before = state.step
-        row = Row(before.observation, before.first, ~before.ended, action, after.reward, after.discount)
+        reward = after.reward if (clip := self.config.reward_clip) is None else jnp.clip(after.reward, -clip, clip)
+        row = Row(before.observation, before.first, ~before.ended, action, reward, after.discount)
         returns = jnp.where(before.ended, 0.0, state.returns + after.reward)
         tally = dataclasses.replace(
             state.tally,
@@ -96,6 +102,7 @@ class Loop:
             state,
             environments=environments,
             step=after,
+            stacked=self._stacked(state.stacked, after),
             replay=state.replay.insert(row),
             steps=state.steps + self.config.num_environments,
             returns=returns,
@@ -121,6 +128,9 @@ class Loop:
             state.failure,
         )
         return dataclasses.replace(state, learner=learner, key=key, tally=tally, failure=failure)
+
+    def _stacked(self, before: Any, step: Step) -> Any:
+        return self.space.observe(before, step) if self.space.stack > 1 else None
 
     def _sample(self, key: jax.Array, replay: Replay) -> tuple[Transition, Float[Array, " b"]]:
         return replay.sample(key, self.config.batch_size, self.config.discount, self.agent.num_steps)
