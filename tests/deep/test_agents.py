@@ -86,8 +86,8 @@ def test_losses_by_hand():
     def flat(value):
         return lambda x, levels: jnp.full((2, len(levels)), value)
 
-    _, key_levels, _ = jax.random.split(KEY, 3)
-    levels = jax.random.uniform(key_levels, (3,))
+    _, key_error = jax.random.split(KEY)
+    levels = jax.random.uniform(key_error, (3,))
     assert losses(IQN(3, 4), flat(0.3), flat(0.4), half) == pytest.approx(0.08 * float(levels.sum()), rel=1e-5)
 
     # A (0.4, 0.6) + c = (0.36, 0.42), against a sketch of (1/2, 1/2).

@@ -1,5 +1,7 @@
 """One update: what it changes, and when it changes nothing."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ import pytest
 import bellsketch as bs
 from bellsketch.deep.agents.building import build_sketch_dqn
 from bellsketch.deep.agents.dqn import DQN
+from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.config import LearnerConfig
 from bellsketch.deep.learner import Learner
 from bellsketch.deep.transition import Transition
@@ -108,3 +111,31 @@ def test_the_learning_rate_falls_to_nothing():
         changes.append(float(optax.tree.norm(difference)))
     # Errors are beyond Huber's threshold, so that gradients, and with them Adam's steps, hardly change.
     np.testing.assert_allclose(np.array(changes) / changes[0], [1, 2 / 3, 1 / 3, 0, 0], atol=0.02)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_several_updates_at_once_are_those_one_by_one(double):
+    """Where the target network stays as it is."""
+    learner, state, update = start(dataclasses.replace(IQN(4, 5, 6), double=double), target_period=100)
+    keys, batches = jax.random.split(KEY, 3), [batch([1.0, 2.0]), batch([0.0, -1.0]), batch([5.0, 1.0])]
+    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *batches)
+    weights = jnp.array([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    together, info = eqx.filter_jit(learner.update)(keys, state, stacked, weights)
+    losses = []
+    for key, each, weight in zip(keys, batches, weights, strict=True):
+        state, one = update(key, state, each, weight)
+        losses.append(float(one.loss))
+    np.testing.assert_allclose(info.loss, losses, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_targets_are_copied_after_updates_that_are_made_at_once():
+    learner, state, _ = start(DQN(), target_period=5)
+    updates, copies = eqx.filter_jit(learner.update), []
+    many = jax.tree.map(lambda x: jnp.stack([x] * 3), batch([1.0, 1.0]))
+    for _ in range(5):
+        before = state
+        state, _ = updates(jax.random.split(KEY, 3), state, many, jnp.ones((3, 2)))
+        copies.append(not np.array_equal(state.target.head.weight, before.target.head.weight))
+    assert copies == [False, True, False, True, True]  # after 5, 10 and 15 updates, at the next multiple of 3

@@ -94,7 +94,8 @@ def test_iqn(double):
     """Quantile functions that are cubic in the level; the random levels are drawn here as the agent draws them."""
     online, target = outputs(7, 4), outputs(8, 4)
     agent, key = IQN(5, 6, 9, double=double), jax.random.key(3)
-    key_action, key_levels, key_goals = jax.random.split(key, 3)
+    key_goal, key_levels = jax.random.split(key)
+    key_action, key_goals = jax.random.split(key_goal)
     drawn = {"act": (key_action, 9), "level": (key_levels, 5), "goal": (key_goals, 6)}
     levels = {name: jax.random.uniform(k, (num,)) for name, (k, num) in drawn.items()}
 

@@ -50,36 +50,51 @@ class Learner:
     def update(
         self, keys: Key[Array, " u"], state: LearnerState, batches: Transition, weights: Float[Array, "u b"]
     ) -> tuple[LearnerState, LearnerInfo]:
-        """A step of the optimiser on the mean loss of each batch in turn, of which no part with weight 0 counts."""
-        arrays, rest = eqx.partition(state, eqx.is_array)
+        """A step of the optimiser on the mean loss of each batch in turn, of which no part with weight 0 counts.
 
-        def step(arrays: Any, given: Any) -> tuple[Any, LearnerInfo]:
-            updated, info = self._step(eqx.combine(arrays, rest), *given)
-            return eqx.filter(updated, eqx.is_array), info
+        The target network is the same for all of them, and copied afterwards if it is time to.
+        """
+        parameters, rest = eqx.partition(state.network, eqx.is_inexact_array)
+        keys_goal, keys_error = _keys(keys, weights.shape[1])
+        goals = None
+        if not self.agent.double:  # then they do not change from update to update
+            goals = jax.vmap(self._goals, (0, None, None, 0))(keys_goal, state.network, state.target, batches)
 
-        arrays, info = jax.lax.scan(step, arrays, (keys, batches, weights))
-        return eqx.combine(arrays, rest), info
-
-    def _step(
-        self, state: LearnerState, key: Array, batch: Transition, weights: Array
-    ) -> tuple[LearnerState, LearnerInfo]:
-        def mean_loss(network: Any) -> jax.Array:
-            keys = jax.random.split(key, weights.shape[0])
-            losses = jax.vmap(lambda k, t: self.agent.loss(k, network, state.target, t))(keys, batch)
+        def mean_loss(parameters: Any, given: Any) -> jax.Array:
+            key_goal, key_error, batch, goals, weights = given
+            network = eqx.combine(parameters, rest)
+            goals = self._goals(key_goal, network, state.target, batch) if goals is None else goals
+            goals = jax.lax.stop_gradient(goals)
+            losses = jax.vmap(self.agent.error, (0, None, 0, 0))(key_error, network, batch, goals)
             return jnp.sum(jnp.where(weights > 0, losses, 0.0) * weights) / jnp.maximum(weights.sum(), 1.0)
 
-        loss, gradient = eqx.filter_value_and_grad(mean_loss)(state.network)
-        # With nothing to learn from yet, what the loss is of may be anything, and its gradient not a number.
-        gradient = jax.tree.map(lambda g: jnp.where(jnp.any(weights > 0), g, 0.0), gradient)
-        parameters, rest = eqx.partition(state.network, eqx.is_inexact_array)
-        changes, optimiser = self._optimiser.update(gradient, state.optimiser, parameters)
-        network = eqx.combine(optax.apply_updates(parameters, changes), rest)
-        # Whatever is wrong with a gradient is wrong with the parameters that follow from it.
-        finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(eqx.filter(network, eqx.is_inexact_array)))
-        updates = state.updates + 1
-        target = _choose(updates % self.config.target_period == 0, network, state.target)
-        updated = LearnerState(network, target, optimiser, updates)
-        return _choose(finite, updated, state), LearnerInfo(loss, finite)
+        def step(now: Any, given: Any) -> tuple[Any, LearnerInfo]:
+            parameters, optimiser, updates = now
+            loss, gradient = jax.value_and_grad(mean_loss)(parameters, given)
+            # With nothing to learn from yet, what the loss is of may be anything, and its gradient not a number.
+            gradient = jax.tree.map(lambda g: jnp.where(jnp.any(given[-1] > 0), g, 0.0), gradient)
+            changes, optimiser = self._optimiser.update(gradient, optimiser, parameters)
+            parameters = optax.apply_updates(parameters, changes)
+            # Whatever is wrong with a gradient is wrong with the parameters that follow from it.
+            finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(parameters))
+            return _choose(finite, (parameters, optimiser, updates + 1), now), LearnerInfo(loss, finite)
+
+        start = (parameters, state.optimiser, state.updates)
+        (parameters, optimiser, updates), info = jax.lax.scan(
+            step, start, (keys_goal, keys_error, batches, goals, weights)
+        )
+        network, period = eqx.combine(parameters, rest), self.config.target_period
+        target = _choose(updates // period > state.updates // period, network, state.target)
+        return LearnerState(network, target, optimiser, updates), info
+
+    def _goals(self, keys: Key[Array, " b"], network: Any, target: Any, batch: Transition) -> Any:
+        return jax.vmap(self.agent.goal, (0, None, None, 0))(keys, network, target, batch)
+
+
+def _keys(keys: Key[Array, " u"], batch_size: int) -> tuple[Key[Array, "u b"], Key[Array, "u b"]]:
+    """Of goals and of errors, for each transition."""
+    each = jax.vmap(lambda key: jax.random.split(key, (2, batch_size)))(keys)
+    return each[:, 0], each[:, 1]
 
 
 def _choose(condition: Bool[Array, ""], if_true: Any, if_false: Any) -> Any:

@@ -16,7 +16,11 @@ from bellsketch.deep.transition import Transition
 
 @dataclasses.dataclass(frozen=True)
 class Agent(ABC):
-    """A network, the values it acts by, and its loss: pure functions of one observation or transition."""
+    """A network, the values it acts by, and its loss: pure functions of one observation or transition.
+
+    The loss is in two parts, since the first changes only with the target network: that of many updates is computed at
+    once.
+    """
 
     double: bool = dataclasses.field(default=False, kw_only=True)
     """Whether the online network chooses the action that the target network evaluates."""
@@ -43,8 +47,19 @@ class Agent(ABC):
         """The predicted return distribution of each action, [a, n]. To look at; a sketch's is computed on the host."""
 
     @abstractmethod
+    def goal(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Any:
+        """What is to be predicted before a transition, given the online network, if ``double``, and the target one."""
+
+    @abstractmethod
+    def error(self, key: jax.Array, network: Any, transition: Transition, goal: Any) -> Float[Array, ""]:
+        """How far off the prediction is."""
+
+    @final
     def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
-        """Of one transition, given the online and the target network."""
+        """Of one transition, whose goal has no gradient."""
+        key_goal, key_error = jax.random.split(key)
+        goal = jax.lax.stop_gradient(self.goal(key_goal, network, target, transition))
+        return self.error(key_error, network, transition, goal)
 
     @final
     def next_action(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Any:

@@ -61,10 +61,12 @@ class C51(Agent):
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
         return AtomicDistribution(jnp.asarray(self.support), jax.nn.softmax(network(observation), axis=-1))
 
-    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+    def goal(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, " n"]:
         next_action = self.next_action(key, network, target, transition)
         probabilities = jax.nn.softmax(target(transition.next_observation)[next_action])
         moved = transition.reward + transition.discount * self.support
-        goal = categorical_projection(AtomicDistribution(moved, probabilities), self.support).probabilities
+        return categorical_projection(AtomicDistribution(moved, probabilities), self.support).probabilities
+
+    def error(self, key: jax.Array, network: Any, transition: Transition, goal: Float[Array, " n"]) -> Float[Array, ""]:
         logits = network(transition.observation)[transition.action]
-        return -jnp.sum(jax.lax.stop_gradient(goal) * jax.nn.log_softmax(logits))
+        return -jnp.sum(goal * jax.nn.log_softmax(logits))

@@ -40,8 +40,10 @@ class DQN(Agent):
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
         return dirac(self.action_values(key, network, observation))
 
-    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+    def goal(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
         next_action = self.next_action(key, network, target, transition)
         following = target(transition.next_observation)[next_action, 0]
-        goal = jax.lax.stop_gradient(transition.reward + transition.discount * following)
+        return transition.reward + transition.discount * following
+
+    def error(self, key: jax.Array, network: Any, transition: Transition, goal: Float[Array, ""]) -> Float[Array, ""]:
         return optax.losses.huber_loss(network(transition.observation)[transition.action, 0], goal, delta=self.huber)

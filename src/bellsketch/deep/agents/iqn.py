@@ -75,11 +75,13 @@ class IQN(Agent):
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
         return equally_likely(network(observation, jnp.asarray(SHOWN_LEVELS, jnp.float32)))
 
-    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
-        key_action, key_levels, key_goals = jax.random.split(key, 3)
+    def goal(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, " k"]:
+        key_action, key_levels = jax.random.split(key)
         next_action = self.next_action(key_action, network, target, transition)
-        goal_levels = jax.random.uniform(key_goals, (self.num_target_levels,))
-        goals = transition.reward + transition.discount * target(transition.next_observation, goal_levels)[next_action]
-        levels = jax.random.uniform(key_levels, (self.num_levels,))
+        levels = jax.random.uniform(key_levels, (self.num_target_levels,))
+        return transition.reward + transition.discount * target(transition.next_observation, levels)[next_action]
+
+    def error(self, key: jax.Array, network: Any, transition: Transition, goal: Float[Array, " k"]) -> Float[Array, ""]:
+        levels = jax.random.uniform(key, (self.num_levels,))
         quantiles = network(transition.observation, levels)[transition.action]
-        return quantile_huber(quantiles, levels, goals)
+        return quantile_huber(quantiles, levels, goal)

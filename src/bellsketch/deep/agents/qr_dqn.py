@@ -45,18 +45,19 @@ class QRDQN(Agent):
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
         return equally_likely(network(observation))
 
-    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+    def goal(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, " n"]:
         next_action = self.next_action(key, network, target, transition)
-        goals = transition.reward + transition.discount * target(transition.next_observation)[next_action]
+        return transition.reward + transition.discount * target(transition.next_observation)[next_action]
+
+    def error(self, key: jax.Array, network: Any, transition: Transition, goal: Float[Array, " n"]) -> Float[Array, ""]:
         quantiles = network(transition.observation)[transition.action]
-        return quantile_huber(quantiles, midpoint_levels(self.num_quantiles), goals)
+        return quantile_huber(quantiles, midpoint_levels(self.num_quantiles), goal)
 
 
 def quantile_huber(
     quantiles: Float[Array, " n"], levels: Float[Array | np.ndarray, " n"], goals: Float[Array, " k"]
 ) -> Float[Array, ""]:
     """Σ_i mean_j |τ_i − 1{goal_j < θ_i}| huber(goal_j − θ_i), with the threshold 1 of the authors."""
-    goals = jax.lax.stop_gradient(goals)
     error, level = goals[None, :] - quantiles[:, None], jnp.asarray(levels)[:, None]
     weight = jnp.where(jax.lax.stop_gradient(error) < 0, 1 - level, level)
     # The mean as a product: of many transitions and seeds at once XLA's own takes ten times as long on the CPU.

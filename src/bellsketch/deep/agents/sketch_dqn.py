@@ -94,9 +94,11 @@ class SketchDQN(Agent):
         rewards, discounts = np.asarray(rewards), np.asarray(discounts)
         return ~np.asarray(self.backup.covers(rewards) & self.backup.knows_discount(discounts))
 
-    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
+    def goal(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, " m"]:
         next_action = self.next_action(key, network, target, transition)
         following = self.sketches(target, transition.next_observation)[next_action]
-        goal = self.backup(transition.reward, transition.discount, following)
+        return self.backup(transition.reward, transition.discount, following)
+
+    def error(self, key: jax.Array, network: Any, transition: Transition, goal: Float[Array, " m"]) -> Float[Array, ""]:
         sketch = self.sketches(network, transition.observation)[transition.action]
-        return jnp.sum((sketch - jax.lax.stop_gradient(goal)) ** 2)
+        return jnp.sum((sketch - goal) ** 2)
