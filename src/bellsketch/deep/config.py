@@ -42,6 +42,8 @@ class AgentConfig:
     """Double Q-learning."""
     small: bool = False
     """Whether networks for screens are small: a quarter of the work, for a CPU."""
+    bfloat16: bool = False
+    """Whether all but the last layer of networks compute in half precision; for a GPU."""
     num_steps: int = 1
     """n of n-step returns."""
     # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of them one after the

@@ -40,6 +40,15 @@ SCREEN_SIDE = 36
 what the convolutions for screens need."""
 
 
+class TorsoOptions(NamedTuple):
+    """Of networks for screens."""
+
+    small: bool = False
+    """Whether they are those of Mnih et al., 2013."""
+    bfloat16: bool = False
+    """Whether all but the last layer compute in half precision. Parameters stay in single precision."""
+
+
 def layers_for(observation_shape: Sequence[int], *, small: bool = False) -> Layers:
     """Those that suit an observation."""
     if len(observation_shape) != 3:
@@ -59,9 +68,11 @@ class Torso(eqx.Module):
     """Of patches: as a matrix product each takes a fraction of the time that XLA's convolution does in a scan."""
     layers: tuple[eqx.nn.Linear, ...]
     patches: tuple[Convolution, ...] = eqx.field(static=True)
+    bfloat16: bool = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, observation_shape: Sequence[int], *, small: bool = False):
-        self.patches, widths = layers_for(observation_shape, small=small)
+    def __init__(self, key: jax.Array, observation_shape: Sequence[int], options: TorsoOptions):
+        self.patches, widths = layers_for(observation_shape, small=options.small)
+        self.bfloat16 = options.bfloat16
         keys = iter(jax.random.split(key, len(self.patches) + len(widths)))
         convolutions, shape = [], tuple(observation_shape)
         for channels, size, stride in self.patches:
@@ -77,15 +88,17 @@ class Torso(eqx.Module):
         return int(self.layers[-1].out_features)
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " h"]:
-        x = jnp.asarray(observation, jnp.float32)
+        precision = jnp.bfloat16 if self.bfloat16 else jnp.float32
+        x = jnp.asarray(observation, precision)
         if observation.dtype == jnp.uint8 and x.ndim == 3 and min(x.shape[:2]) >= SCREEN_SIDE:
             x = x / 255
-        for layer, (_, size, stride) in zip(self.convolutions, self.patches, strict=True):
+        convolutions, layers = jax.tree.map(lambda w: w.astype(precision), (self.convolutions, self.layers))
+        for layer, (_, size, stride) in zip(convolutions, self.patches, strict=True):
             x = jax.nn.relu(jax.vmap(jax.vmap(layer))(patches(x, size, stride)))
         x = x.ravel()
-        for layer in self.layers:
+        for layer in layers:
             x = jax.nn.relu(layer(x))
-        return x
+        return x.astype(jnp.float32)
 
 
 def patches(image: Float[Array, "h w c"], size: int, stride: int = 1) -> Float[Array, "i j k"]:
@@ -115,11 +128,10 @@ class HeadedTorso(eqx.Module):
         observation_shape: Sequence[int],
         num_actions: int,
         num_outputs: int,
-        *,
-        small: bool = False,
+        options: TorsoOptions,
     ):
         key_torso, key_head = jax.random.split(key)
-        self.torso = Torso(key_torso, observation_shape, small=small)
+        self.torso = Torso(key_torso, observation_shape, options)
         self.shape = (num_actions, num_outputs)
         self.head = eqx.nn.Linear(self.torso.width, num_actions * num_outputs, key=key_head)
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.deep.networks import TorsoOptions
 from bellsketch.deep.transition import Transition
 
 
@@ -26,8 +27,8 @@ class Agent(ABC):
     """Whether the online network chooses the action that the target network evaluates."""
     num_steps: int = dataclasses.field(default=1, kw_only=True)
     """n of n-step returns, for whoever samples the transitions."""
-    small: bool = dataclasses.field(default=False, kw_only=True)
-    """Whether the network for screens is the small one."""
+    torso: TorsoOptions = dataclasses.field(default=TorsoOptions(), kw_only=True)
+    """What the network is like, up to its last layer."""
 
     @property
     @abstractmethod

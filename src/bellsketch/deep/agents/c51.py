@@ -51,7 +51,7 @@ class C51(Agent):
         return f"probabilities of {self.num_atoms} atoms on [{self.low:g}, {self.high:g}]"
 
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
-        return HeadedTorso(key, observation_shape, num_actions, self.num_atoms, small=self.small)
+        return HeadedTorso(key, observation_shape, num_actions, self.num_atoms, self.torso)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         probabilities = jax.nn.softmax(network(observation), axis=-1)

@@ -32,7 +32,7 @@ class DQN(Agent):
         return "means of returns"
 
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
-        return HeadedTorso(key, observation_shape, num_actions, 1, small=self.small)
+        return HeadedTorso(key, observation_shape, num_actions, 1, self.torso)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         return network(observation)[:, 0]

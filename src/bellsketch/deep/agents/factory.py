@@ -15,6 +15,7 @@ from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.agents.qr_dqn import QRDQN
 from bellsketch.deep.config import AgentConfig
 from bellsketch.deep.environments.returns import Returns
+from bellsketch.deep.networks import TorsoOptions
 
 ROUNDING = 1e-6
 """Relative error of a sum of two rewards in single precision, with room to spare."""
@@ -42,7 +43,8 @@ def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float
     if not 0 < discount <= 1:
         raise InputError(f"discount={discount}: must lie in (0, 1]")
     agent = AGENTS[name](config, returns, discount, criterion)
-    return dataclasses.replace(agent, double=config.double, num_steps=config.num_steps, small=config.small)
+    torso = TorsoOptions(config.small, config.bfloat16)
+    return dataclasses.replace(agent, double=config.double, num_steps=config.num_steps, torso=torso)
 
 
 def _dqn(config: AgentConfig, returns: Returns, discount: float, criterion: Criterion) -> Agent:

@@ -15,7 +15,7 @@ from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.qr_dqn import equally_likely, mean_criterion, quantile_huber
-from bellsketch.deep.networks import Torso
+from bellsketch.deep.networks import Torso, TorsoOptions
 from bellsketch.deep.transition import Transition
 
 SHOWN_LEVELS = midpoint_levels(64)
@@ -31,10 +31,15 @@ class QuantileNetwork(eqx.Module):
     num_cosines: int = eqx.field(static=True)
 
     def __init__(
-        self, key: jax.Array, observation_shape: Sequence[int], num_actions: int, num_cosines: int, small: bool
+        self,
+        key: jax.Array,
+        observation_shape: Sequence[int],
+        num_actions: int,
+        num_cosines: int,
+        options: TorsoOptions,
     ):
         keys = jax.random.split(key, 3)
-        self.torso = Torso(keys[0], observation_shape, small=small)
+        self.torso = Torso(keys[0], observation_shape, options)
         self.embedding = eqx.nn.Linear(num_cosines, self.torso.width, key=keys[1])
         self.head = eqx.nn.Linear(self.torso.width, num_actions, key=keys[2])
         self.num_cosines = num_cosines
@@ -66,7 +71,7 @@ class IQN(Agent):
         return f"quantiles at {self.num_levels} random levels"
 
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
-        return QuantileNetwork(key, observation_shape, num_actions, self.num_cosines, self.small)
+        return QuantileNetwork(key, observation_shape, num_actions, self.num_cosines, self.torso)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         levels = jax.random.uniform(key, (self.num_acting_levels,))

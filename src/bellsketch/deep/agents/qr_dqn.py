@@ -37,7 +37,7 @@ class QRDQN(Agent):
         return f"{self.num_quantiles} quantiles"
 
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
-        return HeadedTorso(key, observation_shape, num_actions, self.num_quantiles, small=self.small)
+        return HeadedTorso(key, observation_shape, num_actions, self.num_quantiles, self.torso)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         return mean_criterion(self.criterion, network(observation))

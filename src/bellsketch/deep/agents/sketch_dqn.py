@@ -70,7 +70,7 @@ class SketchDQN(Agent):
         return self.readouts.shape[1]
 
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
-        return HeadedTorso(key, observation_shape, num_actions, self.num_features, small=self.small)
+        return HeadedTorso(key, observation_shape, num_actions, self.num_features, self.torso)
 
     def sketches(self, network: Any, observation: Any) -> Float[Array, "a m"]:
         """U(x, ·)."""
