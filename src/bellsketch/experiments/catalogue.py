@@ -3,6 +3,7 @@
 from bellsketch.experiments import (
     anchor_range,
     bellman_coefficients,
+    bench_atari,
     bench_tabular,
     beyond,
     fig2,
@@ -34,5 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     )
 }
 
-BENCHMARKS: dict[str, Experiment] = {experiment.name: experiment for experiment in (bench_tabular.EXPERIMENT,)}
+BENCHMARKS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (bench_tabular.EXPERIMENT, bench_atari.EXPERIMENT)
+}
 """Those of ``bellsketch bench``."""

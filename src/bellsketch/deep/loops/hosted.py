@@ -63,6 +63,10 @@ class HostedRunner:
         acts = self.loop.config.acts
         return self._play(state, iterations * acts, learn_every=acts)
 
+    def update(self, state: LoopState) -> LoopState:
+        """The updates of an iteration, without its steps."""
+        return self._learn(state)
+
     def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         """Whole episodes of each seed's network."""
         seeds = jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)
@@ -109,7 +113,7 @@ class HostedRunner:
         for taken in range(1, vector_steps + 1):
             self.environments.send(np.asarray(action).ravel())
             if learn_every is not None and taken % learn_every == 0:
-                state = self._learn(state)
+                state = self.update(state)
             after = self._by_seed(self.environments.recv())
             if taken < vector_steps:
                 state, action = self._turn(state, action, after)

@@ -1,0 +1,243 @@
+"""Frames a second on Atari: each agent's training, beside what environments alone and the learner alone can do."""
+
+import dataclasses
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bellsketch.experiments.claims import OURS, Claim, Claimant
+from bellsketch.experiments.experiment import Cell, Experiment, Record
+
+WHERE = "Table 1, frame rates"
+LABELS = {"sketch_dqn": "Sketch-DQN", "c51": "C51", "qr_dqn": "QR-DQN", "iqn": "IQN", "dqn": "DQN"}
+PUBLISHED = {
+    ("sketch_dqn", 201): 1326, ("sketch_dqn", 401): 1320, ("c51", 51): 1309, ("c51", 201): 1293, ("c51", 401): 1291,
+    ("qr_dqn", 201): 1258, ("qr_dqn", 401): 1256, ("iqn", 64): 1120, ("iqn", 201): 698, ("iqn", 401): 400,
+}  # fmt: skip
+"""Frames a second on a V100, in the paper's table."""
+MAIN = ("sketch_dqn", 401)
+WANTED, SHARE = 50_000.0, 0.9
+"""What is asked of it: frames a second, and how much of what environments do alone."""
+ORDER = ("sketch_dqn", "c51", "qr_dqn", "iqn")
+ORDER_NUM = 201
+"""What all of them are compared with."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Who plays what, and for how long each measurement is to take."""
+
+    games: tuple[str, ...] = ("pong", "breakout")
+    """All agents play the first, Sketch-DQN with 401 features the others too."""
+    contenders: tuple[tuple[str, int | None], ...] = (*PUBLISHED, ("dqn", None))
+    num_environments: int = 128
+    bfloat16: bool = True
+    small: bool = False
+    replay_capacity: int = 1_000_000
+    learning_starts: int = 50_000
+    seconds: float = 5.0
+    rounds: int = 3
+    seed: int = 0
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """Each agent in a game."""
+    first, *others = settings.games
+    main = MAIN if MAIN in settings.contenders else settings.contenders[0]
+    played = [(first, *contender) for contender in settings.contenders]
+    played += [(game, *main) for game in others]
+    return [{"game": game, "agent": agent, "num": num} for game, agent, num in played]
+
+
+def measure(settings: Settings, cell: Cell) -> list[Record]:
+    """One agent: the whole, then its parts by themselves, all in one process and right after each other."""
+    # Here, since they need an optional extra.
+    from bellsketch.deep.run import make_config
+    from bellsketch.deep.setup import set_up
+
+    config = make_config(
+        cell["agent"],
+        cell["game"],
+        frames=10**9,
+        seed=settings.seed,
+        num=cell["num"],
+        num_environments=settings.num_environments,
+        bfloat16=settings.bfloat16,
+        small=settings.small,
+        replay_capacity=settings.replay_capacity,
+        learning_starts=settings.learning_starts,
+    )
+    setup = set_up(config)
+    runner: Any = setup.runner
+    state = runner.explore(runner.init(setup.keys), config.warm_up)
+
+    def whole(iterations: int) -> None:
+        nonlocal state
+        state = jax.block_until_ready(runner.advance(state, iterations))
+
+    def learner(iterations: int) -> None:
+        nonlocal state
+        for _ in range(iterations):
+            state = runner.update(state)
+        jax.block_until_ready(state)
+
+    rng, actions = np.random.default_rng(settings.seed), runner.loop.space.num_actions
+
+    def environments(steps: int) -> None:
+        for action in rng.integers(0, actions, (steps, settings.num_environments)):
+            runner.environments.step(action)
+
+    frames = config.loop.steps * config.loop.frame_skip
+    speeds = {
+        part.__name__: [frames * speed for speed in speeds_of(part, settings)]
+        for part in (whole, learner, environments)
+    }
+    runner.close()
+    median = {name: statistics.median(found) for name, found in speeds.items()}
+    per_update = config.loop.update_period * config.loop.frame_skip
+    return [
+        {
+            "game": cell["game"],
+            "agent": cell["agent"],
+            "num": cell["num"],
+            "frames_per_s": round(median["whole"], 1),
+            "lowest": round(min(speeds["whole"]), 1),
+            "highest": round(max(speeds["whole"]), 1),
+            "updates_per_s": round(median["whole"] / per_update, 1),
+            "learner_frames_per_s": round(median["learner"], 1),
+            "us_per_update": round(1e6 * per_update / median["learner"], 1),
+            "environments_frames_per_s": round(median["environments"], 1),
+            "published_frames_per_s": PUBLISHED.get((cell["agent"], cell["num"])),
+            "device": jax.devices()[0].device_kind,
+        }
+    ]
+
+
+def speeds_of(part: Callable[[int], None], settings: Settings) -> list[float]:
+    """Iterations a second, several times, after one that compiles."""
+    part(2)
+    begun = time.perf_counter()
+    part(4)
+    many = max(4, int(settings.seconds * 4 / (time.perf_counter() - begun)))
+    found = []
+    for _ in range(settings.rounds):
+        begun = time.perf_counter()
+        part(many)
+        found.append(many / (time.perf_counter() - begun))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What to make of it
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def label(agent: str, num: Any) -> str:
+    """As people call it."""
+    return LABELS[agent] + (f" {int(num)}" if pd.notna(num) else "")
+
+
+def plot(records: pd.DataFrame) -> Figure:
+    """A bar for each, with both ceilings."""
+    figure, axis = plt.subplots(figsize=(8, 0.5 * len(records) + 1.4), layout="constrained")
+    names = [f"{label(row.agent, row.num)}, {row.game}" for row in records.itertuples()]
+    places = np.arange(len(names))
+    axis.barh(places, records["frames_per_s"], color=["C0" if a == MAIN[0] else "0.7" for a in records["agent"]])
+    ceilings = [
+        ("environments_frames_per_s", "environments alone", "C2"),
+        ("learner_frames_per_s", "learner alone", "C1"),
+    ]
+    for column, name, colour in ceilings:
+        axis.plot(records[column], places, "|", color=colour, markersize=16, markeredgewidth=2.5, label=name)
+    axis.set_yticks(places, names)
+    axis.invert_yaxis()
+    axis.axvline(WANTED, color="0.4", lw=0.8, linestyle="--", label=f"{WANTED:,.0f}")
+    axis.set(xlabel="frames a second, with an update of 32 transitions for every 16 frames")
+    axis.set_title(f"Training on {records['device'].iloc[0]}", fontsize=10)
+    axis.legend(fontsize=8, frameon=False)
+    return figure
+
+
+def table(records: pd.DataFrame) -> pd.DataFrame:
+    """Frames a second, rounded, and the paper's."""
+    columns = {
+        "frames_per_s": "frames/s",
+        "environments_frames_per_s": "environments",
+        "learner_frames_per_s": "learner",
+        "published_frames_per_s": "paper",
+        "us_per_update": "µs/update",
+    }
+    names = [label(row.agent, row.num) for row in records.itertuples()]
+    shown = records[list(columns)].astype(float).round().astype("Int64").rename(columns=columns)
+    return pd.concat([records["game"], pd.Series(names, records.index, name="agent"), shown], axis=1)
+
+
+def claims(records: pd.DataFrame) -> list[Claim]:
+    """What we ask of ourselves, and the paper's order."""
+    found = []
+    claim = Claimant("bench-atari", OURS)
+    main = records[(records["agent"] == MAIN[0]) & (records["num"] == MAIN[1])]
+    if len(main):
+        slowest = main.loc[main["frames_per_s"].idxmin()]
+        shares = main["frames_per_s"] / main["environments_frames_per_s"]
+        found += [
+            claim(
+                "frames",
+                f"Sketch-DQN with {MAIN[1]} features trains at {WANTED:,.0f} frames a second",
+                slowest["frames_per_s"],
+                "≥",
+                WANTED,
+                f"the slowest of {len(main)} games, {slowest['game']}",
+            ),
+            claim("share", f"… which is {SHARE:g} of what environments do alone", shares.min(), "≥", SHARE),
+        ]
+    speeds = {row.agent: row.frames_per_s for row in records[records["num"] == ORDER_NUM].itertuples()}
+    if set(ORDER) <= set(speeds):
+        ratios = [speeds[one] / speeds[other] for one, other in itertools.pairwise(ORDER)]
+        found.append(
+            claim(
+                "order",
+                "Sketch-DQN is as fast as C51, C51 as QR-DQN, and QR-DQN faster than IQN",
+                min(ratios),
+                "≥",
+                1.0,
+                f"least ratio of one's frames a second to the next one's, with {ORDER_NUM} features, atoms or"
+                f" quantiles: {', '.join(f'{ratio:.2f}' for ratio in ratios)}",
+                WHERE,
+            )
+        )
+    return found
+
+
+EXPERIMENT = Experiment(
+    name="atari",
+    title="Frames a second on Atari",
+    quick=Settings(
+        games=("pong",),
+        contenders=(("sketch_dqn", 201), ("dqn", None)),
+        num_environments=8,
+        bfloat16=False,
+        small=True,
+        replay_capacity=10_000,
+        learning_starts=800,
+        seconds=2.0,
+        rounds=2,
+    ),
+    full=Settings(),
+    cells=cells,
+    measure=measure,
+    plot=plot,
+    claims=claims,
+    table=table,
+    timed=True,
+    command="bench",
+    needs=("ale_py", "equinox", "optax"),
+)
