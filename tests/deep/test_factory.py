@@ -149,12 +149,20 @@ def test_summaries():
     assert summaries["c51"] == "probabilities of 21 atoms on [-1, 1]"
     assert summaries["qr_dqn"] == "21 quantiles"
     assert summaries["sketch_dqn"].startswith("21 sigmoid features on [-1.4, 1.4], slope 10, 3 rewards, free form")
-    assert "largest regression error 3.4e-03" in summaries["sketch_dqn"]
+    assert "largest regression error 3.4e-03, largest norm" in summaries["sketch_dqn"]
 
 
-def test_poor_regressions_are_said_to_be_poor():
-    with pytest.warns(bs.BellsketchWarning, match=r"21 gaussian features .* largest regression error 1\.4e-01"):
+def test_the_norm_is_that_of_the_coefficients():
+    agent = make_agent("sketch_dqn", AgentConfig(21), RETURNS, 0.9)
+    assert agent.report.norm == pytest.approx(max(np.linalg.norm(a, 2) for a in agent.backup.matrices), rel=1e-5)
+
+
+def test_poor_regressions_are_refused_unless_forced():
+    poor = r"21 gaussian features .* largest regression error 1\.4e-01"
+    with pytest.raises(bs.InputError, match=rf"{poor}.*pass force=True \(--force\)"):
         make_agent("sketch_dqn", AgentConfig(21, features="gaussian"), RETURNS, 0.9)
+    with pytest.warns(bs.BellsketchWarning, match=poor):
+        make_agent("sketch_dqn", AgentConfig(21, features="gaussian", force=True), RETURNS, 0.9)
     with pytest.warns(bs.BellsketchWarning, match="mean readout error 4"):
         make_agent("sketch_dqn", AgentConfig(21), RETURNS, 0.9, Exceeds(0.33))
 

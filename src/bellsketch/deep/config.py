@@ -38,6 +38,8 @@ class AgentConfig:
     """Of a sketch's regressions: with a free intercept, with a penalised constant feature (the paper's), or none."""
     interpolate: bool = False
     """Whether a sketch also takes rewards between those that are listed. If none are, it takes all."""
+    force: bool = False
+    """Whether to train a sketch whose regressions are poorer than any the paper trains with."""
     double: bool = False
     """Double Q-learning."""
     small: bool = False

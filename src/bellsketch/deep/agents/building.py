@@ -3,6 +3,8 @@
 import warnings
 from collections.abc import Sequence
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.core.backups import Backup, RewardSetAndSpan, RewardSpan, reward_set
@@ -40,6 +42,7 @@ def build_sketch_dqn(
     criterion: Criterion = MEAN,
     form: str = "free",
     returns: ReturnRange | None = None,
+    force: bool = False,
 ) -> SketchDQN:
     """Everything that a Sketch-DQN needs, by regression on an even grid.
 
@@ -52,6 +55,7 @@ def build_sketch_dqn(
         are not listed.
       criterion: what to be greedy in.
       returns: where its readout must be right; default: all of ``regression_range``.
+      force: whether to go on, with a warning, where a regression error exceeds what the paper trains with.
       form: of the regressions.
 
         - ``free`` (default): an intercept c_r that is not penalised, and exactly φ(r) at discount 0.
@@ -88,16 +92,18 @@ def build_sketch_dqn(
         _describe_rewards(rewards, reward_interval),
         form,
         error,
+        _norm(backup, rewards if rewards is not None else reward_interval or ()),
         off,
         fit.report.max_error,
     )
-    if not error <= COEFFICIENT_TOLERANCE * np.ptp(phi) or not off <= READOUT_TOLERANCE * np.ptp(wanted):
-        warnings.warn(
+    if not (fits := error <= COEFFICIENT_TOLERANCE * np.ptp(phi)) or not off <= READOUT_TOLERANCE * np.ptp(wanted):
+        words = (
             f"this Sketch-DQN cannot learn to better than its regressions, and they are poor: {report}. Use more"
-            " features, another slope or a narrower range of returns",
-            BellsketchWarning,
-            stacklevel=2,
+            " features, another slope or a narrower range of returns"
         )
+        if not fits and not force:
+            raise InputError(f"{words}; or pass force=True (--force) to train it all the same")
+        warnings.warn(words, BellsketchWarning, stacklevel=2)
     atoms = max(features.num_features, min(FINE_RATIO * features.num_features, SHOWN_ATOMS))
     return SketchDQN(
         backup,
@@ -134,6 +140,14 @@ def _backup(
     if backup is None:
         raise InputError("rewards=None, reward_interval=None: list the rewards, or say between which numbers they lie")
     return backup, max(errors)
+
+
+def _norm(backup: Backup, rewards: Sequence[float]) -> float:
+    """The largest spectral norm of A_r, which is what a backup does to differences."""
+    many = jax.vmap(backup.back_up, (None, 0))
+    unit = jnp.eye(backup.features.num_features)
+    images = (many(jnp.float32(reward), unit) - many(jnp.float32(reward), 0 * unit) for reward in rewards)
+    return max(float(np.linalg.norm(np.asarray(image), 2)) for image in images)
 
 
 def _name(features: FeatureMap) -> str:

@@ -27,7 +27,7 @@ OPTIONS = {
     "c51": ("num",),
     "qr_dqn": ("num",),
     "iqn": ("num",),
-    "sketch_dqn": ("num", "features", "slope_factor", "anchor_margin", "grid_margin", "form", "interpolate"),
+    "sketch_dqn": ("num", "features", "slope_factor", "anchor_margin", "grid_margin", "form", "interpolate", "force"),
 }
 """Which agent has which, beside those that all have."""
 
@@ -85,6 +85,7 @@ def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterio
         criterion=criterion,
         form=config.form,
         returns=span,
+        force=config.force,
     )
 
 

@@ -30,6 +30,8 @@ class SketchReport:
     form: str
     coefficient_error: float
     """The largest |φ(r + γg) − A_r φ(g) − c_r| on the regression grid, discount 0 included where it is regressed."""
+    norm: float
+    """The largest spectral norm of A_r, of the rewards that are listed or at the ends of their interval."""
     readout_error: float
     """The mean |f(g) − ⟨β, φ(g)⟩ − b| on the grid, for the worst f."""
     largest_readout_error: float
@@ -38,7 +40,7 @@ class SketchReport:
     def __str__(self) -> str:
         return (
             f"{self.features}, {self.rewards}, {self.form} form, largest regression error {self.coefficient_error:.1e},"
-            f" mean readout error {self.readout_error:.1e}"
+            f" largest norm {self.norm:.3g}, mean readout error {self.readout_error:.1e}"
         )
 
 
