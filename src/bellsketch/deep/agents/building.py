@@ -144,7 +144,7 @@ def _backup(
 
 def _norm(backup: Backup, rewards: Sequence[float]) -> float:
     """The largest spectral norm of A_r, which is what a backup does to differences."""
-    many = jax.vmap(backup.back_up, (None, 0))
+    many = jax.jit(jax.vmap(backup.back_up, (None, 0)))
     unit = jnp.eye(backup.features.num_features)
     images = (many(jnp.float32(reward), unit) - many(jnp.float32(reward), 0 * unit) for reward in rewards)
     return max(float(np.linalg.norm(np.asarray(image), 2)) for image in images)
