@@ -16,6 +16,7 @@ import pytest
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
+from bellsketch.deep import run_directory
 from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.run import load_run, run_training
 from bellsketch.deep.run_directory import TrainingDirectory
@@ -47,6 +48,12 @@ def whole(setup, tmp_path_factory):
     path = tmp_path_factory.mktemp("whole")
     run_training(setup, path, progress=False)
     return path
+
+
+@pytest.fixture(autouse=True)
+def at_every_record(monkeypatch):
+    """However long copying takes."""
+    monkeypatch.setattr(run_directory, "COPYING_SHARE", 0.0)
 
 
 def stop_after(setup, path, records, *, seconds=0.0):
@@ -299,3 +306,42 @@ class TestKilled:
             child.kill()
         assert child.returncode == 130, message
         assert not (tmp_path / "run.lock").exists()
+
+
+class TestBeside:
+    """Checkpoints are written while the run goes on."""
+
+    def test_what_is_saved_is_what_was_there(self, setup, tmp_path, monkeypatch):
+        """Though the run has written over its state before anything was saved."""
+        directory = TrainingDirectory(tmp_path, setup.config, seconds=1e6)
+        stream = training(setup, directory)
+        now = next(stream)
+        expected = jax.tree.map(lambda x: np.array(x), now.state.replay)
+        save, later = directory._save, threading.Event()
+        monkeypatch.setattr(directory, "_save", lambda *given: later.wait() and save(*given))
+        directory._last_save = -1e9
+        directory.checkpoint(setup, now.state, now=False)
+        assert next(stream).frames > now.frames
+        assert not Checkpoints(tmp_path / "checkpoints").steps()
+        later.set()
+        directory.release()
+        step, state, _ = Checkpoints(tmp_path / "checkpoints").restore(setup.shape())
+        assert step == now.frames
+        for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(state.replay), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+    def test_what_goes_wrong_is_said(self, setup, tmp_path, monkeypatch):
+        directory = TrainingDirectory(tmp_path, setup.config, seconds=0.0)
+
+        def fail(*_):
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(directory._checkpoints, "save", fail)
+        with pytest.raises(OSError, match="the disk is full"):
+            list(training(setup, directory))
+        directory.release()
+
+    def test_a_large_state_is_copied_less_often(self, setup, tmp_path, monkeypatch):
+        monkeypatch.setattr(run_directory, "COPYING_SHARE", 1e9)
+        stop_after(setup, tmp_path, 5)
+        assert Checkpoints(tmp_path / "checkpoints").steps() == [100]

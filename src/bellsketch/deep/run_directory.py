@@ -1,10 +1,13 @@
 """A directory that holds one training run: its config, its records, and checkpoints to go on from."""
 
+import concurrent.futures
 import os
 import time
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
@@ -18,7 +21,7 @@ from bellsketch.runs.claimed_directory import ClaimedDirectory
 from bellsketch.runs.files import replace_text
 from bellsketch.runs.provenance import provenance
 
-PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium")
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium", "ale-py")
 TABLES = ("records.csv", "evaluations.csv", "times.csv")
 CONTENTS = (
     *TABLES,
@@ -32,6 +35,8 @@ CONTENTS = (
     "checkpoints",
 )
 CHECKPOINT_SECONDS = 120.0
+COPYING_SHARE = 100.0
+"""A state is copied at most every so many times what that takes: a hundredth of the time, however large it is."""
 
 Row = dict[str, Any]
 """Of a table."""
@@ -53,11 +58,20 @@ class TrainingDirectory:
             self._claimed.warn_of_other_commit(about["commit"])
         self._checkpoints = Checkpoints(path / "checkpoints")
         self._networks = Checkpoints(path / "networks", keep=1)
-        self._seconds, self._last_save = seconds, time.monotonic()
+        self._seconds, self._last_save, self._copying = seconds, time.monotonic(), 0.0
+        self._writer = concurrent.futures.ThreadPoolExecutor(1)
+        self._writing: concurrent.futures.Future[None] | None = None
         self._began, self._spent = time.monotonic(), self._claimed.config["seconds"]
 
     def release(self) -> None:
         """Let other runs in."""
+        try:
+            self._wait()
+        finally:
+            self._writer.shutdown()
+            self._release()
+
+    def _release(self) -> None:
         self._claimed.config["seconds"] = round(self._spent + time.monotonic() - self._began, 1)
         self._claimed.save_config()
         self._claimed.release()
@@ -87,13 +101,29 @@ class TrainingDirectory:
                 _append(self.path / name, pd.DataFrame(rows))
 
     def checkpoint(self, setup: Setup, state: LoopState, *, now: bool) -> None:
-        """Save if it is time to, or ``now``."""
-        if now or time.monotonic() - self._last_save >= self._seconds:
+        """Save if it is time to, beside what comes next; or ``now``, and wait for it."""
+        due = self._last_save + max(self._seconds, COPYING_SHARE * self._copying)
+        if now or time.monotonic() >= due:
+            self._wait()
             frames = int(state.steps[0]) * setup.config.loop.frame_skip
             environments = setup.runner.save_environments()
-            self._checkpoints.save(frames, state, {} if environments is None else {"environments": environments})
-            self._networks.save(frames, state.learner.network)
-            self._last_save = time.monotonic()
+            begun = time.monotonic()
+            copy = jax.tree.map(_copy, state)  # the next step writes over the state
+            self._copying, self._last_save = time.monotonic() - begun, time.monotonic()
+            extra = {} if environments is None else {"environments": environments}
+            self._writing = self._writer.submit(self._save, frames, copy, extra)
+            if now:
+                self._wait()
+
+    def _save(self, frames: int, state: LoopState, extra: dict[str, Any]) -> None:
+        self._checkpoints.save(frames, state, extra)
+        self._networks.save(frames, state.learner.network)
+
+    def _wait(self) -> None:
+        """Until what is being saved is there; raises what went wrong."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def keep_batch(self, batch: Transition) -> Path:
         """Write a batch down for inspection."""
@@ -126,6 +156,15 @@ def read_table(path: Path, name: str) -> pd.DataFrame:
     """``records``, ``evaluations`` or ``times`` of a run."""
     file = path / f"{name}.csv"
     return pd.read_csv(file) if file.exists() else pd.DataFrame()
+
+
+def _copy(leaf: Any) -> Any:
+    """On the host, in memory of its own."""
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.array(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+    return np.array(leaf)
 
 
 def _append(path: Path, rows: pd.DataFrame) -> None:
