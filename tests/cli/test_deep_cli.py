@@ -277,6 +277,7 @@ class TestPresets:
         for environment, name in (("Catch-bsuite", "small"), ("Asterix-MinAtar", "minatar"), ("pong", "paper")):
             parsed, preset = self.parse(environment), PRESETS[name]
             assert (parsed.frames, parsed.learner, parsed.loop) == (preset.frames, preset.learner, preset.loop)
+            assert parsed.evaluation == preset.evaluation
         parsed = self.parse("Catch-bsuite", "--preset", "paper")
         assert (parsed.frames, parsed.learner, parsed.loop) == (200_000_000, LearnerConfig(), PRESETS["paper"].loop)
 

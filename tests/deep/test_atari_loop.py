@@ -117,7 +117,7 @@ def test_updates_and_frames_are_in_the_papers_ratio(breakout):
 
 def test_frames_are_counted_as_such(tmp_path, monkeypatch):
     monkeypatch.setattr(atari, "MAX_FRAMES", 1_000)
-    options = ATARI | {"num": 21, "frames": 4_800, "records": 5, "evaluations": 1, "evaluation_episodes": 2}
+    options = ATARI | {"num": 21, "frames": 4_800, "records": 5, "evaluations": 1, "evaluation_frames": 4_400}
     setup = tiny.setup("qr_dqn", "pong", **options)
     assert setup.runner.loop.space.num_actions == 6
     run = run_training(setup, tmp_path, progress=False)
@@ -125,4 +125,5 @@ def test_frames_are_counted_as_such(tmp_path, monkeypatch):
     assert run.records["updates"].tolist() == [0, 40, 80, 120, 160, 200]
     assert (run.frames, run.evaluations["frames"].tolist()) == (4800, [4800])
     assert run.evaluations["mean_length"].iloc[0] == pytest.approx(250, abs=8)  # less those without an action
+    assert run.evaluations["episodes"].tolist() == [4]  # in a stream of 1,100 steps
     assert load_run(tmp_path).frames == 4800

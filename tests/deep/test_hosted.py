@@ -188,6 +188,18 @@ def test_a_run_goes_on_with_new_episodes(tmp_path):
     assert run.records["loss"].iloc[1] == progress[1].records[0]["loss"]
 
 
+def test_episodes_that_end_within_so_many_frames():
+    """Of five steps each, and one step between them."""
+    setup = toy("Echo-v0", seeds=2)
+    state = setup.runner.init(setup.keys)
+    for frames, num in ((4, 0), (5, 1), (10, 1), (11, 2), (600, 100)):
+        played = setup.runner.evaluate_frames(setup.keys, state.learner.network, frames, 1.0)
+        assert [len(episodes.returns) for episodes in played] == [num, num]
+    assert all(np.all(episodes.lengths == 5) and np.all(episodes.finished) for episodes in played)
+    assert all(0 < episodes.returns.mean() < 5 for episodes in played)
+    assert not np.array_equal(*(episodes.returns for episodes in played))
+
+
 def test_learns():
     *_, last = training(toy("Echo-v0", frames=3_000, evaluations=1, records=1))
     assert last.evaluations[0]["mean_return"] == 5.0

@@ -62,7 +62,12 @@ class Train:
         """Defaults that suit the environment."""
         preset = find_preset(self.preset, self.environment)
         return dataclasses.replace(
-            self, frames=preset.frames, learner=preset.learner, loop=preset.loop, options=preset.options(self.agent)
+            self,
+            frames=preset.frames,
+            learner=preset.learner,
+            loop=preset.loop,
+            evaluation=preset.evaluation,
+            options=preset.options(self.agent),
         )
 
     def __call__(self) -> None:

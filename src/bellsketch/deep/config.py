@@ -173,6 +173,8 @@ class EvaluationConfig:
 
     evaluation_episodes: int = 20
     """Episodes in an evaluation of one seed."""
+    evaluation_frames: int | None = None
+    """Instead: all episodes that end within so many frames. Environments on the device play episodes all the same."""
     evaluation_epsilon: float = 0.001
     """The chance of a random action."""
     evaluations: int = 10
@@ -180,6 +182,8 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         _check_positive(self, "evaluation_episodes")
+        if self.evaluation_frames is not None:
+            _check_positive(self, "evaluation_frames")
         if not 0 <= self.evaluation_epsilon <= 1:
             raise InputError(f"evaluation_epsilon={self.evaluation_epsilon}: a probability lies in [0, 1]")
         if self.evaluations < 0:
@@ -287,6 +291,7 @@ class Preset:
     frames: int
     learner: LearnerConfig
     loop: LoopConfig
+    evaluation: EvaluationConfig = EvaluationConfig()
     sketch: AgentConfig = AgentConfig()
     """Of Sketch-DQN."""
 
@@ -300,6 +305,7 @@ PRESETS: dict[str, Preset] = {
         200_000_000,
         LearnerConfig(),
         LoopConfig(num_environments=128, frame_skip=4, reward_clip=1.0),
+        EvaluationConfig(evaluation_frames=500_000),
         # Anchors in [−12, 12], with slope 10, and regressions in [−10, 10].
         AgentConfig(num=401, slope_factor=10.0, anchor_margin=0.1, grid_margin=0.0),
     ),

@@ -59,6 +59,32 @@ def play(
     return jax.lax.while_loop(goes_on, turn, (key, environments, step, 0, episodes))[-1]
 
 
+def play_frames(
+    key: jax.Array,
+    choose: Any,
+    network: Any,
+    environments: VectorEnvironments,
+    seed: int,
+    epsilon: float,
+    num_steps: int,
+) -> Episodes:
+    """All episodes that end within ``num_steps`` steps of each environment on the host.
+
+    The steps must be more than an episode can have, or long episodes would count less often than short ones.
+    """
+    step, seen, none = environments.reset(seed), None, np.zeros(environments.num_environments)
+    returns, lengths, ended = none, none.astype(int), []
+    for _ in range(num_steps):
+        key, key_action = jax.random.split(key)
+        actions, seen = choose(key_action, network, seen, step, epsilon)
+        step = environments.step(np.asarray(actions))
+        returns, lengths = (np.where(step.first, 0, total) for total in (returns, lengths))
+        returns, lengths = returns + step.reward, lengths + ~step.first
+        ended += list(zip(returns[step.ended], lengths[step.ended], strict=True))
+    both = np.array(ended, float).reshape(-1, 2)
+    return Episodes(both[:, 0], both[:, 1].astype(int), np.ones(len(both), bool))
+
+
 def play_host(
     key: jax.Array, choose: Any, network: Any, environments: VectorEnvironments, seed: int, epsilon: float
 ) -> Episodes:

@@ -14,7 +14,6 @@ from bellsketch.core.errors import InputError
 from bellsketch.deep import run_directory
 from bellsketch.deep.config import (
     AtariConfig,
-    EvaluationConfig,
     ReturnsConfig,
     TrainingConfig,
     find_preset,
@@ -118,7 +117,7 @@ def make_config(
         "learner": base.learner,
         "loop": base.loop,
         "atari": AtariConfig(),
-        "evaluation": EvaluationConfig(),
+        "evaluation": base.evaluation,
         "returns": ReturnsConfig(),
     }
     for name, part in parts.items():

@@ -17,7 +17,7 @@ import numpy as np
 from bellsketch.core.errors import BellsketchError, DivergenceError, MissingRewardError
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.config import TrainingConfig
-from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.loops.hosted import HostedRunner, seed_of
 from bellsketch.deep.loops.loop import LoopState
 from bellsketch.deep.run_directory import Row, TrainingDirectory
 from bellsketch.deep.setup import Runner, Setup
@@ -177,16 +177,21 @@ def _evaluations(setup: Setup, state: LoopState) -> list[Row]:
     config, steps = setup.config, int(state.steps[0])
     keys = jax.vmap(lambda key: jax.random.fold_in(key, steps))(setup.keys)
     given = config.evaluation
-    played = setup.runner.evaluate(keys, state.learner.network, given.evaluation_episodes, given.evaluation_epsilon)
+    runner, networks, epsilon = setup.runner, state.learner.network, given.evaluation_epsilon
+    if given.evaluation_frames is not None and isinstance(runner, HostedRunner):
+        played = runner.evaluate_frames(keys, networks, given.evaluation_frames, epsilon)
+    else:
+        together = runner.evaluate(keys, networks, given.evaluation_episodes, epsilon)
+        played = [seed_of(together, i) for i in range(config.seeds)]
     return [
         {
             "seed": config.seed + i,
             "frames": steps * config.loop.frame_skip,
-            "episodes": given.evaluation_episodes,
-            "mean_return": float(np.mean(np.asarray(played.returns[i]))),
-            "mean_length": float(np.mean(np.asarray(played.lengths[i]))),
+            "episodes": len(episodes.returns),
+            "mean_return": _mean(np.sum(episodes.returns), len(episodes.returns)),
+            "mean_length": _mean(np.sum(episodes.lengths), len(episodes.lengths)),
         }
-        for i in range(config.seeds)
+        for i, episodes in enumerate(played)
     ]
 
 

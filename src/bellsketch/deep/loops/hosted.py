@@ -17,12 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.deep.acting import choose_actions
+from bellsketch.deep.environments.atari import MAX_FRAMES
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
-from bellsketch.deep.evaluation import Episodes, play_host
+from bellsketch.deep.evaluation import Episodes, play_frames, play_host
 from bellsketch.deep.loops.loop import Loop, LoopState
 
 LARGEST = np.iinfo(np.int32).max
+LONGEST = MAX_FRAMES
+"""Frames of an episode, at most: as many streams are evaluated side by side as can have one of that length each."""
 
 
 class HostedRunner:
@@ -69,13 +72,22 @@ class HostedRunner:
 
     def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         """Whole episodes of each seed's network."""
-        seeds = jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)
         with contextlib.closing(self._make(num_episodes)) as environments:
             played = [
-                play_host(key, self._greedy, seed_of(networks, i), environments, int(seed), epsilon)
-                for i, (key, seed) in enumerate(zip(keys, seeds, strict=True))
+                play_host(key, self._greedy, seed_of(networks, i), environments, seed, epsilon)
+                for i, (key, seed) in enumerate(zip(keys, _seeds(keys), strict=True))
             ]
         return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
+
+    def evaluate_frames(self, keys: jax.Array, networks: Any, frames: int, epsilon: float) -> list[Episodes]:
+        """All episodes of each seed's network that end within so many frames."""
+        streams = max(1, frames // LONGEST)
+        steps = frames // (streams * self.loop.config.frame_skip)
+        with contextlib.closing(self._make(streams)) as environments:
+            return [
+                play_frames(key, self._greedy, seed_of(networks, i), environments, seed, epsilon, steps)
+                for i, (key, seed) in enumerate(zip(keys, _seeds(keys), strict=True))
+            ]
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -137,6 +149,10 @@ class HostedRunner:
     def _by_seed(self, step: Step) -> Step:
         """[s e, …] → [s, e, …]."""
         return jax.tree.map(lambda x: jnp.asarray(x).reshape(self._num_seeds, -1, *x.shape[1:]), step)
+
+
+def _seeds(keys: jax.Array) -> list[int]:
+    return np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)).tolist()
 
 
 def seed_of(modules: Any, index: int) -> Any:
