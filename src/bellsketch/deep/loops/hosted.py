@@ -33,12 +33,12 @@ class HostedRunner:
 
     def __init__(self, loop: Loop, make: Callable[[int], VectorEnvironments], num_seeds: int):
         self.loop, self._make, self._num_seeds = loop, make, num_seeds
-        self._init = eqx.filter_jit(eqx.filter_vmap(self._init_one))
-        self._choose = eqx.filter_jit(eqx.filter_vmap(loop.choose), donate="all")
-        self._record = eqx.filter_jit(eqx.filter_vmap(self._record_one), donate="all")
-        self._turn = eqx.filter_jit(eqx.filter_vmap(lambda *given: loop.choose(self._record_one(*given))), donate="all")
-        self._learn = eqx.filter_jit(eqx.filter_vmap(loop.update), donate="all")
-        self._greedy = eqx.filter_jit(self._choose_greedily)
+        self._init = jax.jit(jax.vmap(self._init_one))
+        self._choose, self._record, self._turn, self._learn = (
+            jax.jit(jax.vmap(part), donate_argnums=0)
+            for part in (loop.choose, self._record_one, self._turn_one, loop.update)
+        )
+        self._greedy = jax.jit(self._choose_greedily)
 
     @functools.cached_property
     def environments(self) -> VectorEnvironments:
@@ -139,6 +139,9 @@ class HostedRunner:
     def _record_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
         return self.loop.record(state, action, None, self.loop.space.processed(after))
 
+    def _turn_one(self, state: LoopState, action: jax.Array, after: Step) -> tuple[LoopState, jax.Array]:
+        return self.loop.choose(self._record_one(state, action, after))
+
     def _choose_greedily(
         self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: float
     ) -> tuple[jax.Array, Any]:
@@ -147,8 +150,8 @@ class HostedRunner:
         return choose_actions(key, self.loop.agent, network, seen, epsilon), seen
 
     def _by_seed(self, step: Step) -> Step:
-        """[s e, …] → [s, e, …]."""
-        return jax.tree.map(lambda x: jnp.asarray(x).reshape(self._num_seeds, -1, *x.shape[1:]), step)
+        """[s e, …] → [s, e, …]; on the host, from where programs take all of it at once."""
+        return jax.tree.map(lambda x: np.reshape(x, (self._num_seeds, -1, *x.shape[1:])), step)
 
 
 def _seeds(keys: jax.Array) -> list[int]:
