@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bellsketch.core.errors import InputError
+from bellsketch.deep.networks import SCREEN_SIDE
 from bellsketch.deep.playing import Moment
 
 BINS = 60
@@ -47,12 +48,14 @@ def plot_moment(moment: Moment, span: tuple[float, float], figure: Figure | None
 
 
 def draw_observation(axis: Axes, observation: np.ndarray) -> None:
-    """Images as images, masks in a colour for each channel, vectors as bars."""
+    """Images as images, the last of several screens, masks in a colour for each channel, vectors as bars."""
     axis.set(xticks=[], yticks=[])
     if observation.ndim == 1:
         axis.barh(np.arange(observation.size), observation, color="0.4")
         axis.set_yticks(np.arange(observation.size))
         axis.invert_yaxis()
+    elif observation.ndim == 3 and observation.shape[-1] not in (1, 3) and min(observation.shape[:2]) >= SCREEN_SIDE:
+        axis.imshow(observation[..., -1], cmap="gray", vmin=0, vmax=255)
     elif observation.ndim == 3 and observation.shape[-1] not in (1, 3):
         channel = np.max(observation.astype(float) * np.arange(1, observation.shape[-1] + 1), axis=-1)
         axis.imshow(channel, cmap="nipy_spectral", vmin=0, vmax=observation.shape[-1] + 1)
