@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+import bellsketch as bs
 import tiny
 from bellsketch.deep.environments import atari
 from bellsketch.deep.environments.atari import grey_and_small
@@ -28,35 +29,45 @@ ATARI = {
 
 def watched(setup):
     """A runner whose environments write down what they show."""
-    shown, environments = [], setup.runner.environments
-    reset, recv = environments._reset, environments._recv
+    shown, taken, environments = [], [], setup.runner.environments
+    reset, send, recv = environments._reset, environments._send, environments._recv
 
     def watch(seeds):
         observation = reset(seeds)
         shown.append((observation, np.ones(8, bool), np.zeros(8), np.ones(8), np.zeros(8, bool)))
         return observation
 
+    def watch_send(actions):
+        taken.append(actions)
+        send(actions)
+
     def watch_recv(first):
         step = recv(first)
         shown.append(tuple(step))
         return step
 
-    environments._reset, environments._recv = watch, watch_recv
-    return shown
+    environments._reset, environments._send, environments._recv = watch, watch_send, watch_recv
+    return shown, taken
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["fast", "exact"])
-def breakout(request):
-    setup = tiny.setup("c51", "breakout", **ATARI, exact=request.param)
-    shown, runner = watched(setup), setup.runner
-    state = runner.explore(runner.init(setup.keys), 100)
-    state = runner.advance(state, 80)
-    frames = np.stack([step[0] for step in shown])
-    if request.param:
-        frames = np.asarray(jax.jit(grey_and_small)(frames))
-    first, reward, discount, ended = (np.stack([step[i] for step in shown]) for i in (1, 2, 3, 4))
-    yield setup, state, (frames, first, reward, discount, ended)
-    runner.close()
+@pytest.fixture(scope="module", params=["breakout", "space_invaders"])
+def played(request):
+    """A game that ends, in frames that ALE makes; and one that is cut off, with large rewards, in exact frames."""
+    exact = request.param == "space_invaders"
+    with pytest.MonkeyPatch.context() as patch:
+        if exact:
+            patch.setattr(atari, "MAX_FRAMES", 600)
+        agent = "c51" if exact else "sketch_dqn"
+        setup = tiny.setup(agent, request.param, **ATARI, exact=exact, **({} if exact else {"slope_factor": 1.0}))
+        (shown, taken), runner = watched(setup), setup.runner
+        state = runner.explore(runner.init(setup.keys), 100)
+        state = runner.advance(state, 80)
+        frames = np.stack([step[0] for step in shown])
+        if exact:
+            frames = np.asarray(jax.jit(grey_and_small)(frames))
+        numbers = (np.stack([step[i] for step in shown]) for i in (1, 2, 3, 4))
+        yield setup, state, (frames, *numbers, np.stack(taken))
+        runner.close()
 
 
 def seen(frames, first, t, e):
@@ -68,15 +79,19 @@ def seen(frames, first, t, e):
     return np.stack(stack, axis=-1)
 
 
-def test_there_is_something_to_see(breakout):
-    *_, (_, _, reward, discount, ended) = breakout
-    assert ended.any()
+def test_there_is_something_to_see(played):
+    setup, _, (_, _, reward, discount, ended, _) = played
     assert np.any((discount == 0) & ~ended)  # a life was lost
-    assert reward.max() >= 1
+    if setup.config.environment == "breakout":
+        assert np.any((discount == 0) & ended)
+        assert reward.max() == 1
+    else:
+        assert np.any((discount == 1) & ended)
+        assert reward.max() > 1
 
 
-def test_the_replay_is_what_a_slow_reference_makes_of_the_frames(breakout):
-    _, state, (frames, first, reward, discount, ended) = breakout
+def test_the_replay_is_what_a_slow_reference_makes_of_the_frames(played):
+    _, state, (frames, first, reward, discount, ended, taken) = played
     memory = jax.tree.map(lambda x: x[0], state.replay)
     assert int(memory.written) == len(frames) - 1
     batch, weights = jax.jit(lambda memory, key: memory.sample(key, 400, DISCOUNT))(memory, jax.random.key(0))
@@ -87,30 +102,31 @@ def test_the_replay_is_what_a_slow_reference_makes_of_the_frames(breakout):
         for e in range(8):
             if not ended[t, e]:
                 now, after = seen(frames, first, t, e), seen(frames, first, t + 1, e)
-                numbers = (np.clip(reward[t + 1, e], -1, 1), np.float32(DISCOUNT) * discount[t + 1, e])
+                numbers = (taken[t, e], np.clip(reward[t + 1, e], -1, 1), np.float32(DISCOUNT) * discount[t + 1, e])
                 expected.setdefault((now.astype(np.uint8).tobytes(), after.astype(np.uint8).tobytes()), set()).add(
                     numbers
                 )
     for i in range(400):
         found = (np.asarray(batch.observation[i]).tobytes(), np.asarray(batch.next_observation[i]).tobytes())
-        assert (float(batch.reward[i]), np.float32(batch.discount[i])) in expected[found]
+        numbers = (int(batch.action[i]), float(batch.reward[i]), np.float32(batch.discount[i]))
+        assert numbers in expected[found]
 
 
-def test_what_the_agent_sees_is_the_last_four_frames(breakout):
-    _, state, (frames, first, *_) = breakout
+def test_what_the_agent_sees_is_the_last_four_frames(played):
+    _, state, (frames, first, *_) = played
     for e in range(8):
         np.testing.assert_array_equal(state.stacked[0, e], seen(frames, first, len(frames) - 1, e))
 
 
-def test_returns_are_counted_without_clipping(breakout):
-    _, state, (*_, reward, _, ended) = breakout
+def test_returns_are_counted_without_clipping(played):
+    _, state, (_, _, reward, _, ended, _) = played
     np.testing.assert_array_equal(state.tally.episodes[0], ended.sum())
     under_way = np.where(state.step.ended[0], 0.0, state.returns[0]).sum()
     np.testing.assert_allclose(state.tally.total_return[0] + under_way, reward.sum())
 
 
-def test_updates_and_frames_are_in_the_papers_ratio(breakout):
-    setup, state, _ = breakout
+def test_updates_and_frames_are_in_the_papers_ratio(played):
+    setup, state, _ = played
     assert int(state.learner.updates[0]) * setup.config.loop.update_period == 80 * 8
     assert setup.config.iterations * setup.config.loop.steps * 4 == setup.config.frames - 4 * 400
 
@@ -125,5 +141,27 @@ def test_frames_are_counted_as_such(tmp_path, monkeypatch):
     assert run.records["updates"].tolist() == [0, 40, 80, 120, 160, 200]
     assert (run.frames, run.evaluations["frames"].tolist()) == (4800, [4800])
     assert run.evaluations["mean_length"].iloc[0] == pytest.approx(250, abs=8)  # less those without an action
-    assert run.evaluations["episodes"].tolist() == [4]  # in a stream of 1,100 steps
+    assert run.evaluations["episodes"].tolist() == [4]  # in four streams of 275 steps
     assert load_run(tmp_path).frames == 4800
+
+
+def test_a_run_that_is_resumed_starts_new_episodes(tmp_path):
+    """And no stack of frames reaches from one into the other."""
+    setup = tiny.setup("c51", "breakout", **ATARI)
+    runner = setup.runner
+    state = runner.explore(runner.init(setup.keys), 6)
+    before = np.array(state.step.observation[0])
+    assert runner.save_environments() is None
+    state = runner.explore(runner.restore_environments(state, None), 1)
+    runner.close()
+    rows = jax.tree.map(lambda x: np.asarray(x[0]), state.replay.rows)
+    np.testing.assert_array_equal(rows.frame[6], before)
+    assert not rows.acted[6].any()
+    assert rows.first[7].all()
+    assert not np.any(state.stacked[0][..., :2])
+    np.testing.assert_array_equal(state.stacked[0][..., 2], rows.frame[7])
+
+
+def test_a_replay_without_room_for_a_stack():
+    with pytest.raises(bs.InputError, match=r"replay_capacity=40, num_environments=8: each has 5 .* at least 6"):
+        tiny.setup("c51", "pong", **ATARI | {"replay_capacity": 40})

@@ -1,12 +1,17 @@
 """The loop with environments on the host: that the replay holds what happened there, and nothing else."""
 
+import itertools
+import threading
+
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
+from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.run import run_training
 from bellsketch.deep.run_directory import TrainingDirectory
@@ -123,10 +128,15 @@ def test_updates_follow_steps(num_environments, update_period, steps, updates):
 
 def test_the_same_twice():
     options = {"frames": 400, "records": 3}
-    runs = [[(p.records, p.evaluations) for p in training(toy("CutOff-v0", **options))] for _ in range(2)]
-    assert str(runs[0]) == str(runs[1])  # as text: what is missing is not a number
-    other = [(p.records, p.evaluations) for p in training(toy("CutOff-v0", seed=1, **options))]
-    assert str(other) != str(runs[0])
+
+    def rows(seed):
+        progress = list(training(toy("CutOff-v0", seed=seed, **options)))  # when an evaluation is done may differ
+        records, evaluations = [p.records for p in progress], [row for p in progress for row in p.evaluations]
+        assert len(evaluations) == 2
+        return str((records, evaluations))
+
+    assert rows(0) == rows(0)  # as text: what is missing is not a number
+    assert rows(1) != rows(0)
 
 
 def test_shapes_are_those_of_a_state(mixed):
@@ -204,3 +214,56 @@ def test_learns():
     *_, last = training(toy("Echo-v0", frames=3_000, evaluations=1, records=1))
     assert last.evaluations[0]["mean_return"] == 5.0
     assert last.evaluations[0]["mean_length"] == 5.0
+
+
+class TestBeside:
+    """Evaluations of environments on the host."""
+
+    def slow(self, setup, monkeypatch):
+        """An evaluation that goes on until it is let go."""
+        runner, go = setup.runner, threading.Event()
+        evaluate = type(runner).evaluate
+
+        def wait(self, *given):
+            go.wait()
+            return evaluate(self, *given)
+
+        monkeypatch.setattr(type(runner), "evaluate", wait)
+        return go
+
+    def test_the_run_goes_on_and_the_evaluation_is_of_its_own_networks(self, monkeypatch, tmp_path):
+        """With no checkpoint from which it would be missing."""
+        options = {"frames": 400, "records": 6, "evaluations": 2}
+        expected = run_training(toy("CutOff-v0", **options), progress=False).evaluations
+        setup = toy("CutOff-v0", **options)
+        go = self.slow(setup, monkeypatch)
+        directory = TrainingDirectory(tmp_path, setup.config, seconds=0.0)
+        stream = training(setup, directory)
+        first = list(itertools.islice(stream, 6))
+        assert [row for p in first for row in p.evaluations] == []
+        saved = Checkpoints(tmp_path / "checkpoints").steps()
+        assert saved
+        assert max(saved) < expected["frames"].min() < first[-1].frames
+        go.set()
+        rows = [row for p in stream for row in p.evaluations]
+        directory.release()
+        pd.testing.assert_frame_equal(pd.DataFrame(rows), expected)
+
+    def test_what_goes_wrong_in_it_ends_the_run(self, monkeypatch):
+        setup = toy("CutOff-v0", frames=400, records=6, evaluations=2)
+
+        def fail(*_):
+            raise OSError("no more environments")
+
+        monkeypatch.setattr(type(setup.runner), "evaluate", fail)
+        with pytest.raises(OSError, match="no more environments"):
+            list(training(setup))
+
+    def test_a_run_that_fails_does_not_wait_for_it(self, monkeypatch):
+        setup = toy("CutOff-v0", frames=2_000, records=3, evaluations=3, evaluation_episodes=1)
+        monkeypatch.setattr("bellsketch.deep.evaluation.MAX_STEPS", 10**9)
+        monkeypatch.setattr("bellsketch.deep.evaluation.Episodes.after", lambda self, step: self)  # it never ends
+        stream = training(setup)
+        for _ in range(2):
+            next(stream)
+        stream.close()

@@ -30,7 +30,7 @@ from bellsketch.deep.environments.returns import Returns
 from bellsketch.deep.loops.loop import LoopState
 from bellsketch.deep.progress import describe, progress_line
 from bellsketch.deep.run import make_config, run_training, train
-from bellsketch.deep.setup import make_criterion, set_up
+from bellsketch.deep.setup import check_memory, make_criterion, set_up
 from bellsketch.deep.training import Plan, Progress, training
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
@@ -328,6 +328,15 @@ class TestConfig:
     def test_a_replay_that_does_not_fit(self):
         with pytest.raises(bs.AllocationError, match=r"a replay of 1,000,000,000,000 steps.*smaller --replay-capacity"):
             run_training(tiny.setup(replay_capacity=10**12), progress=False)
+
+    def test_the_largest_that_is_offered_fits(self, monkeypatch):
+        monkeypatch.setattr("bellsketch.deep.setup.available_bytes", lambda: 10_000_000)
+        with pytest.raises(bs.AllocationError, match="the largest that fits has") as problem:
+            check_memory(tiny.setup(replay_capacity=200_000))
+        largest = int(str(problem.value).split("fits has ")[1].split(";")[0].replace(",", ""))
+        check_memory(tiny.setup(replay_capacity=largest))
+        with pytest.raises(bs.AllocationError):
+            check_memory(tiny.setup(replay_capacity=largest + 4))
 
 
 class TestCriterion:

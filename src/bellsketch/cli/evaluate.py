@@ -29,7 +29,7 @@ class Evaluate:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Directory of a run, finished or not."""
     episodes: int | None = None
-    """Of each seed; default: as configured."""
+    """Of each seed; default: --evaluation-episodes of the run."""
     epsilon: float | None = None
     """The chance of a random action; default: as configured."""
     seed: int = 0

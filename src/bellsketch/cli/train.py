@@ -23,8 +23,8 @@ from bellsketch.deep.config import (
 class Train:
     """Train an agent. A run that was stopped goes on where it was.
 
-    The defaults shown here are the paper's, for Atari. Environments that are learnt in minutes have presets of their
-    own, which take the place of these defaults; what you pass goes before both. See --preset.
+    The defaults shown here are the paper's, where they do not depend on what is learnt. Presets take their place: paper
+    for Atari, others for environments that are learnt in minutes. What you pass goes before both. See --preset.
 
     Example: bellsketch train sketch_dqn Breakout-MinAtar --seeds 5 --out runs/breakout
     """
@@ -35,7 +35,7 @@ class Train:
     """A game of Atari, such as breakout; or of Gymnax, such as Breakout-MinAtar, CartPole-v1 or Catch-bsuite; or of
     Gymnasium, such as gym:CartPole-v1."""
     frames: int = 200_000_000
-    """Of each seed: steps of the environment, of four frames each on Atari."""
+    """Of each seed. On Atari a step has four."""
     seeds: int = 1
     """Runs side by side, from --seed on."""
     seed: int = 0

@@ -19,7 +19,7 @@ from bellsketch.core.features import (
     Sigmoid,
     Tanh,
 )
-from bellsketch.core.ranges import ANCHOR_MARGIN, ReturnRange
+from bellsketch.core.ranges import ReturnRange
 
 FAMILIES: dict[str, Callable[..., FeatureMap]] = {
     "sigmoid": Sigmoid.from_range,
@@ -44,15 +44,16 @@ def make_features(
     num_features: int,
     *,
     slope_factor: float = 1.0,
-    margin: float = ANCHOR_MARGIN,
+    margin: float | None = None,
 ) -> FeatureMap:
     """The family of that name, spread over a return range.
 
-    ``slope_factor`` multiplies its default slope, and ``margin`` is how far features reach beyond the range.
+    ``slope_factor`` multiplies its default slope, and ``margin`` is how far features reach beyond the range; default:
+    the family's.
     """
     if name not in FAMILIES:
         raise UnknownNameError("feature family", name, FAMILIES)
-    options = {} if margin == ANCHOR_MARGIN else {"margin": margin}  # polynomials have another default
+    options = {} if margin is None else {"margin": margin}
     if slope_factor != 1.0:
         if "slope_factor" not in inspect.signature(FAMILIES[name]).parameters:
             raise InputError(f"slope_factor={slope_factor}: {name} features have no slope; leave it at 1")

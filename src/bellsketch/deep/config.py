@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal
 
 from bellsketch.core.errors import InputError, UnknownNameError
-from bellsketch.core.ranges import ANCHOR_MARGIN, GRID_MARGIN
+from bellsketch.core.ranges import GRID_MARGIN
 from bellsketch.deep.environments.games import GAMES
 
 LARGEST_SEED = 2**31 - 1
@@ -30,8 +30,8 @@ class AgentConfig:
     """Feature family of a sketch."""
     slope_factor: float = 1.0
     """Multiplies the family's default slope."""
-    anchor_margin: float = ANCHOR_MARGIN
-    """How far a sketch's features reach beyond the returns, in units of their width."""
+    anchor_margin: float | None = None
+    """How far a sketch's features reach beyond the returns, in units of their width; default: the family's."""
     grid_margin: float = GRID_MARGIN
     """How far its regressions do."""
     form: Literal["free", "constant", "none"] = "free"
@@ -45,7 +45,7 @@ class AgentConfig:
     small: bool = False
     """Whether networks for screens are small: a quarter of the work, for a CPU."""
     bfloat16: bool = False
-    """Whether all but the last layer of networks compute in half precision; for a GPU."""
+    """Whether networks compute in half precision, but for their heads; for a GPU."""
     num_steps: int = 1
     """n of n-step returns."""
     # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ), interpolated in R⁽ⁿ⁾: one regression, not n of them one after the
@@ -61,8 +61,8 @@ class AgentConfig:
         if not (self.slope_factor > 0 and math.isfinite(self.slope_factor)):
             raise InputError(f"slope_factor={self.slope_factor}: must be positive and finite; 1 is the default slope")
         for name in ("anchor_margin", "grid_margin"):
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise InputError(f"{name}={getattr(self, name)}: must be finite, and not negative")
+            if (margin := getattr(self, name)) is not None and not 0 <= margin < math.inf:
+                raise InputError(f"{name}={margin}: must be finite, and not negative")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +174,8 @@ class EvaluationConfig:
     evaluation_episodes: int = 20
     """Episodes in an evaluation of one seed."""
     evaluation_frames: int | None = None
-    """Instead: all episodes that end within so many frames. Environments on the device play episodes all the same."""
+    """Instead: all episodes that end within so many frames, which had better be more than an episode can have, or short
+    ones count too often. Environments on the device play episodes all the same."""
     evaluation_epsilon: float = 0.001
     """The chance of a random action."""
     evaluations: int = 10
@@ -232,17 +233,14 @@ class TrainingConfig:
         if not 0 <= self.seed <= LARGEST_SEED - self.seeds:
             raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
         num = self.loop.num_environments
-        warm_up, rows = self.warm_up * num, -(-self.loop.replay_capacity // num)
+        warm_up = self.warm_up * num
+        if (frames := self.evaluation.evaluation_frames) is not None and frames < self.loop.frame_skip:
+            raise InputError(f"evaluation_frames={frames}: a step has {self.loop.frame_skip}; pass more of them")
         if self.steps <= warm_up:
             raise InputError(
                 f"frames={self.frames}: learning starts only after {warm_up * self.loop.frame_skip} of them"
                 f" (learning_starts={self.loop.learning_starts} steps, {num} at a time); pass more frames, or let it"
                 " start earlier"
-            )
-        if rows <= self.options.num_steps + 1:
-            raise InputError(
-                f"replay_capacity={self.loop.replay_capacity}: {num} environments have {rows} steps each in it, too few"
-                f" for num_steps={self.options.num_steps}; pass a larger one"
             )
 
     @property

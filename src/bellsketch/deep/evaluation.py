@@ -20,7 +20,7 @@ MAX_STEPS = 27_000
 
 
 class Episodes(eqx.Module):
-    """The first episode of each of several environments."""
+    """Several episodes."""
 
     returns: Float[Array, "*s e"]
     """Not discounted; of episodes that did not finish, what they had collected."""

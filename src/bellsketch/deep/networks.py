@@ -41,12 +41,12 @@ what the convolutions for screens need."""
 
 
 class TorsoOptions(NamedTuple):
-    """Of networks for screens."""
+    """What a torso is like, apart from its layers."""
 
     small: bool = False
-    """Whether they are those of Mnih et al., 2013."""
+    """Whether those for screens are those of Mnih et al., 2013."""
     bfloat16: bool = False
-    """Whether all but the last layer compute in half precision. Parameters stay in single precision."""
+    """Whether it computes in half precision. Parameters stay in single precision, and so do its features."""
 
 
 def layers_for(observation_shape: Sequence[int], *, small: bool = False) -> Layers:

@@ -33,7 +33,7 @@ class Row:
     action: Int[Array, "*rows e"]
     reward: Float[Array, "*rows e"]
     discount: Float[Array, "*rows e"]
-    """0 if the episode terminated, else 1, also where it was cut off."""
+    """0 if the episode terminated or a life was lost, else 1, also where it was cut off."""
 
 
 @pytree

@@ -57,7 +57,9 @@ class Run:
         return self.curves.evaluations
 
     def evaluate(self, num_episodes: int | None = None, *, seed: int = 0, epsilon: float | None = None) -> Episodes:
-        """Whole episodes of each seed's network, [s, e]; by default as many, and with the ε, of the configuration."""
+        """Whole episodes of each seed's network, [s, e]; by default ``evaluation_episodes``, with the ε, of the
+        configuration.
+        """
         given = self.config.evaluation
         num_episodes = given.evaluation_episodes if num_episodes is None else num_episodes
         if num_episodes < 1:

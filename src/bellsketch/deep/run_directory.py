@@ -35,8 +35,8 @@ CONTENTS = (
     "checkpoints",
 )
 CHECKPOINT_SECONDS = 120.0
-COPYING_SHARE = 100.0
-"""A state is copied at most every so many times what that takes: a hundredth of the time, however large it is."""
+COPIES_APART = 100.0
+"""Times what a copy of a state takes, from one to the next: a hundredth of the time, however large it is."""
 
 Row = dict[str, Any]
 """Of a table."""
@@ -102,8 +102,8 @@ class TrainingDirectory:
 
     def checkpoint(self, setup: Setup, state: LoopState, *, now: bool) -> None:
         """Save if it is time to, beside what comes next; or ``now``, and wait for it."""
-        due = self._last_save + max(self._seconds, COPYING_SHARE * self._copying)
-        if now or time.monotonic() >= due:
+        due = time.monotonic() >= self._last_save + max(self._seconds, COPIES_APART * self._copying)
+        if now or (due and (self._writing is None or self._writing.done())):
             self._wait()
             frames = int(state.steps[0]) * setup.config.loop.frame_skip
             environments = setup.runner.save_environments()
@@ -135,6 +135,7 @@ class TrainingDirectory:
     @property
     def last_good(self) -> str:
         """The last checkpoint, in words."""
+        self._wait()
         steps = self._checkpoints.steps()
         return f"the last good checkpoint is at frame {max(steps):,}" if steps else "there is no checkpoint yet"
 
@@ -164,7 +165,9 @@ def _copy(leaf: Any) -> Any:
         return leaf
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(jnp.array(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
-    return np.array(leaf)
+    # What is on the host already may be the very memory of the array.
+    on_host = all(device.platform == "cpu" for device in leaf.devices())
+    return np.array(leaf) if on_host else np.asarray(leaf)
 
 
 def _append(path: Path, rows: pd.DataFrame) -> None:

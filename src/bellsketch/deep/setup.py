@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bellsketch.core.errors import InputError, UnknownNameError
-from bellsketch.core.memory import check_fits
+from bellsketch.core.memory import available_bytes, check_fits
 from bellsketch.core.risk import MEAN, Criterion, CVaR, Exceeds, ExponentialUtility
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.factory import make_agent
@@ -25,6 +25,8 @@ from bellsketch.deep.loops.loop import Loop, LoopState
 from bellsketch.deep.replay import empty_replay
 
 Runner = FusedRunner | HostedRunner
+REPLAY_SHARE = 0.9
+"""Of memory; the rest is for networks, batches and what is computed of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,14 @@ class Setup:
         """One for each seed: five seeds from 0 are the same runs as seeds 0 to 4 one by one, but for rounding."""
         return jax.vmap(jax.random.key)(self.config.seed + jnp.arange(self.config.seeds))
 
+    @property
+    def replay_bytes(self) -> float:
+        """Of all seeds, on the device."""
+        loop, space = self.config.loop, self.runner.loop.space
+        row = jax.eval_shape(lambda: empty_replay(3, loop.num_environments, space.frame_shape, space.frame_dtype).rows)
+        row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(row)) / 3
+        return row_bytes * self.runner.loop.rows * self.config.seeds
+
     def describe(self) -> str:
         """What will be learnt from what, for people to read."""
         rewards = self.returns.rewards
@@ -52,7 +62,8 @@ class Setup:
         return (
             f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
             f" {self.config.agent}: {self.agent.summary}; {self.config.frames:,} frames of"
-            f" {self.config.seeds} seed{'s' * (self.config.seeds > 1)}, {self.config.loop.num_environments} at a time"
+            f" {self.config.seeds} seed{'s' * (self.config.seeds > 1)}, {self.config.loop.num_environments} at a time;"
+            f" a replay of {self.replay_bytes / 1e6:,.0f} MB"
         )
 
     def shape(self) -> LoopState:
@@ -97,23 +108,23 @@ def _runner(loop: Loop, environment: NativeEnvironment | VectorEnvironments, con
 
 def check_memory(setup: Setup) -> None:
     """Raise if the replay does not fit."""
-    config, space = setup.config, setup.runner.loop.space
-    num = config.loop.num_environments
-    row = jax.tree.leaves(jax.eval_shape(lambda: empty_replay(3, num, space.frame_shape, space.frame_dtype).rows))
-    row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in row) / 3
+    loop, available = setup.config.loop, _replay_room()
+    rows = int(setup.runner.loop.rows * available / setup.replay_bytes)
     check_fits(
-        f"a replay of {config.loop.replay_capacity:,} steps for {config.seeds} seed{'s' * (config.seeds > 1)}",
-        row_bytes * config.loop.replay_capacity / num * config.seeds,
-        "choose a smaller --replay-capacity or fewer --seeds",
-        _device_bytes(),
+        f"a replay of {loop.replay_capacity:,} steps for {setup.config.seeds} seed{'s' * (setup.config.seeds > 1)}",
+        setup.replay_bytes,
+        f"the largest that fits has {rows * loop.num_environments:,}; choose a smaller --replay-capacity, or fewer"
+        " --seeds",
+        available,
     )
 
 
-def _device_bytes() -> int | None:
-    """Memory left on the device, if it has its own."""
+def _replay_room() -> int:
+    """Bytes for it. On a device with memory of its own it may take most of that; on the host a checkpoint copies it."""
     device: Any = jnp.zeros(()).device
     stats = device.memory_stats()
-    return stats["bytes_limit"] - stats["bytes_in_use"] if stats else None
+    left, share = (stats["bytes_limit"] - stats["bytes_in_use"], 1) if stats else (available_bytes(), 2)
+    return int(REPLAY_SHARE * left / share)
 
 
 def make_criterion(name: str, returns: Returns) -> Criterion:

@@ -17,7 +17,8 @@ import numpy as np
 from bellsketch.core.errors import BellsketchError, DivergenceError, MissingRewardError
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.config import TrainingConfig
-from bellsketch.deep.loops.hosted import HostedRunner, seed_of
+from bellsketch.deep.evaluator import Evaluator
+from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.loops.loop import LoopState
 from bellsketch.deep.run_directory import Row, TrainingDirectory
 from bellsketch.deep.setup import Runner, Setup
@@ -35,7 +36,7 @@ class Progress:
     records: list[Row]
     """One for each seed."""
     evaluations: list[Row]
-    """One for each seed, where one was due."""
+    """One for each seed, of an evaluation that is done since the last record; it may have begun earlier."""
     frames_per_second: float
     """Of all seeds together, since the last record."""
     state: LoopState = dataclasses.field(repr=False)
@@ -51,7 +52,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     restored = directory.restore(setup) if directory is not None else None
     first = 0 if restored is None else plan.index(int(restored.steps[0]))
     state = runner.init(setup.keys) if restored is None else restored
-    with _deferred_interrupt() as interrupted:
+    with _deferred_interrupt() as interrupted, Evaluator(setup) as evaluator:
         for index in range(first, plan.num_records):
             start, before = time.perf_counter(), int(state.steps[0])
             state = _advance(runner, state, plan, index, interrupted)
@@ -60,13 +61,20 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             if (failed := np.asarray(state.failure.happened)).any():
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
-            evaluations = _evaluations(setup, state) if plan.evaluates(index) else []
+            if plan.evaluates(index):
+                _wait(evaluator, interrupted)
+                evaluator.start(state)
             # Not by its constructor, whose shapes are those of one seed.
             state = eqx.tree_at(lambda s: s.tally, state, jax.tree.map(jnp.zeros_like, state.tally))
             stopping = bool(interrupted)  # asked once: a Ctrl-C after the checkpoint waits for the next one
+            now = stopping or index + 1 == plan.num_records
+            if now:
+                _wait(evaluator, interrupted)
+            evaluations = evaluator.take()
             if directory is not None:
                 directory.append(records, evaluations, speed)
-                directory.checkpoint(setup, state, now=stopping or index + 1 == plan.num_records)
+                if not evaluator.is_pending:  # or a run that is resumed from there would miss it
+                    directory.checkpoint(setup, state, now=now)
             yield Progress(steps * config.loop.frame_skip, plan.total_frames, records, evaluations, speed, state)
             if stopping and index + 1 < plan.num_records:
                 raise KeyboardInterrupt
@@ -95,6 +103,13 @@ def _deferred_interrupt() -> Iterator[list[int]]:
         yield received
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _wait(evaluator: Evaluator, interrupted: list[int]) -> None:
+    """For an evaluation that is under way; a second Ctrl-C ends it."""
+    while not evaluator.wait(0.2):
+        if len(interrupted) > 1:
+            raise KeyboardInterrupt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,28 +186,6 @@ def _records(config: TrainingConfig, state: LoopState) -> list[Row]:
 
 def _mean(total: Any, count: Any) -> float:
     return float(total) / int(count) if count else float("nan")
-
-
-def _evaluations(setup: Setup, state: LoopState) -> list[Row]:
-    config, steps = setup.config, int(state.steps[0])
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, steps))(setup.keys)
-    given = config.evaluation
-    runner, networks, epsilon = setup.runner, state.learner.network, given.evaluation_epsilon
-    if given.evaluation_frames is not None and isinstance(runner, HostedRunner):
-        played = runner.evaluate_frames(keys, networks, given.evaluation_frames, epsilon)
-    else:
-        together = runner.evaluate(keys, networks, given.evaluation_episodes, epsilon)
-        played = [seed_of(together, i) for i in range(config.seeds)]
-    return [
-        {
-            "seed": config.seed + i,
-            "frames": steps * config.loop.frame_skip,
-            "episodes": len(episodes.returns),
-            "mean_return": _mean(np.sum(episodes.returns), len(episodes.returns)),
-            "mean_length": _mean(np.sum(episodes.lengths), len(episodes.lengths)),
-        }
-        for i, episodes in enumerate(played)
-    ]
 
 
 def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDirectory | None) -> BellsketchError:

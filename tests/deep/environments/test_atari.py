@@ -172,6 +172,8 @@ def test_by_name():
     assert environments.render().shape == (210, 160, 3)
     assert environments.save() is None
     environments.close()
+    with pytest.raises(InputError, match="call reset"):
+        environments.step(np.zeros(3, int))
 
 
 def test_episodes_are_as_their_seeds():
@@ -200,6 +202,8 @@ class TestReturns:
             InputError, match=r"reward_clip=None: rewards of 'pong' can be of any size.*--reward-interv"
         ):
             find_returns(self.environment(), 0.99)
+        with pytest.raises(InputError, match="reward_clip=None"):  # a list would not hold for long
+            find_returns(self.environment(), 0.99, rewards=(-1.0, 0.0, 1.0))
         given = find_returns(self.environment(), 0.99, reward_interval=(-1.0, 1.0), low=-9.0, high=8.0)
         assert (given.low, given.high, given.rewards) == (-9.0, 8.0, None)
 
@@ -207,6 +211,9 @@ class TestReturns:
         found = find_returns(make_environment("gym:CliffWalking-v1"), 0.9, reward_clip=10.0)
         assert (found.rewards, found.low) == ((-10.0, -1.0), pytest.approx(-100.0))
         assert "clipped to 10" in found.source
+        cart = find_returns(make_environment("CartPole-v1"), 0.99, reward_clip=0.5)
+        assert (cart.rewards, cart.reward_interval) == ((0.5,), (0.5, 0.5))
+        assert cart.high == pytest.approx(50.0)
 
 
 @pytest.mark.parametrize(

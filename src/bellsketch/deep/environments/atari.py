@@ -77,7 +77,7 @@ class AtariEnvironments(VectorEnvironments):
         actions: Any = self._vector.single_action_space
         shown = ((height, width, 3), grey_and_small) if exact else ()
         self.space = Space((SIDE, SIDE), np.uint8, int(actions.n), STACK, *shown)
-        self.max_episode_steps = None  # agents learn as if time had no limit
+        self.max_episode_steps = MAX_FRAMES // frame_skip
         self._lives = np.zeros(num_environments, np.int32)
 
     def _reset(self, seeds: list[int]) -> np.ndarray:
@@ -118,8 +118,8 @@ class AtariEnvironments(VectorEnvironments):
         )
 
     def close(self) -> None:
-        """End the threads."""
-        self._vector.close()
+        """End the threads, which is what becomes of them with the object."""
+        self._vector, self._last = None, None
 
 
 def grey_and_small(screens: UInt8[Array, "*e h w 3"]) -> UInt8[Array, "*e 84 84"]:

@@ -1,4 +1,4 @@
-"""The Atari games of the paper, known whether or not an emulator is installed."""
+"""The Atari games of the paper."""
 
 NAMES = (
     "alien amidar assault asterix asteroids atlantis bank_heist battle_zone beam_rider berzerk bowling boxing"

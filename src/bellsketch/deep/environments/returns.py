@@ -185,7 +185,7 @@ def _rewards(
     seed: int,
 ) -> tuple[Facts | None, tuple[float, ...] | None, tuple[float, float], str]:
     """Facts if it is they that tell; the rewards, or None; their interval; and where this comes from."""
-    if isinstance(environment, AtariEnvironments) and rewards is None and interval is None:
+    if isinstance(environment, AtariEnvironments) and interval is None and (rewards is None or clip is None):
         if clip != 1:
             raise InputError(
                 f"reward_clip={clip}: rewards of {environment.name!r} can be of any size. Leave it at 1, or say what"
@@ -196,8 +196,8 @@ def _rewards(
     facts, listed, interval, how = _unclipped(environment, rewards, interval, seed)
     if clip is None or max(map(abs, interval)) <= clip:
         return facts, listed, interval, how
-    listed = None if listed is None else tuple(sorted({min(max(r, -clip), clip) for r in listed}))
-    return None, listed, (max(interval[0], -clip), min(interval[1], clip)), f"{how}, clipped to {clip:g}"
+    low, high, *clipped = (min(max(reward, -clip), clip) for reward in (*interval, *(listed or ())))
+    return None, tuple(sorted(set(clipped))) if listed else None, (low, high), f"{how}, clipped to {clip:g}"
 
 
 def _unclipped(

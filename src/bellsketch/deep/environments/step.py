@@ -17,7 +17,7 @@ class Step(NamedTuple):
     """Whether an episode starts here; the action before had no effect."""
     reward: Float[Array, "*e"]
     discount: Float[Array, "*e"]
-    """0 after termination, else 1, also where an episode was cut off."""
+    """0 after termination and after a lost life, else 1, also where an episode was cut off."""
     ended: Bool[Array, "*e"]
     """Whether this is the last observation of an episode. The next action is ignored, and an episode starts."""
 

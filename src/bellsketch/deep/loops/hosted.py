@@ -1,13 +1,15 @@
 """Environments on the host, everything else on the device, which learns while they play.
 
 A turn records what a step of all environments brought and chooses the next actions; those are sent off, and the updates
-that are due are made until the environments are done. Updates thus draw from all steps but the one under way, and the
-next actions are chosen by the network after them.
+that are due are made until the environments are done. Updates thus draw from all steps but the one under way and the
+one before it, whose next frame is not stored yet, and the next actions are chosen by the network after them.
 """
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,15 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from bellsketch.deep.acting import choose_actions
-from bellsketch.deep.environments.atari import MAX_FRAMES
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.evaluation import Episodes, play_frames, play_host
 from bellsketch.deep.loops.loop import Loop, LoopState
 
 LARGEST = np.iinfo(np.int32).max
-LONGEST = MAX_FRAMES
-"""Frames of an episode, at most: as many streams are evaluated side by side as can have one of that length each."""
+STREAMS = 16
+"""Of an evaluation, at most."""
 
 
 class HostedRunner:
@@ -70,22 +71,33 @@ class HostedRunner:
         """The updates of an iteration, without its steps."""
         return self._learn(state)
 
-    def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
-        """Whole episodes of each seed's network."""
+    def evaluate(
+        self,
+        keys: jax.Array,
+        networks: Any,
+        num_episodes: int,
+        epsilon: float,
+        stopped: threading.Event | None = None,
+    ) -> Episodes:
+        """Whole episodes of each seed's network, unless it is ``stopped`` before."""
         with contextlib.closing(self._make(num_episodes)) as environments:
             played = [
-                play_host(key, self._greedy, seed_of(networks, i), environments, seed, epsilon)
+                play_host(key, self._player(stopped), seed_of(networks, i), environments, seed, epsilon)
                 for i, (key, seed) in enumerate(zip(keys, _seeds(keys), strict=True))
             ]
         return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
 
-    def evaluate_frames(self, keys: jax.Array, networks: Any, frames: int, epsilon: float) -> list[Episodes]:
-        """All episodes of each seed's network that end within so many frames."""
-        streams = max(1, frames // LONGEST)
-        steps = frames // (streams * self.loop.config.frame_skip)
+    def evaluate_frames(
+        self, keys: jax.Array, networks: Any, frames: int, epsilon: float, stopped: threading.Event | None = None
+    ) -> list[Episodes]:
+        """All episodes of each seed's network that end within so many frames, unless it is ``stopped`` before."""
+        steps, choose = frames // self.loop.config.frame_skip, self._player(stopped)
+        with contextlib.closing(self._make(1)) as one:
+            # As many streams side by side as can each have the longest episode that there is.
+            streams = min(STREAMS, max(1, steps // (one.max_episode_steps or steps)))
         with contextlib.closing(self._make(streams)) as environments:
             return [
-                play_frames(key, self._greedy, seed_of(networks, i), environments, seed, epsilon, steps)
+                play_frames(key, choose, seed_of(networks, i), environments, seed, epsilon, steps // streams)
                 for i, (key, seed) in enumerate(zip(keys, _seeds(keys), strict=True))
             ]
 
@@ -142,8 +154,16 @@ class HostedRunner:
     def _turn_one(self, state: LoopState, action: jax.Array, after: Step) -> tuple[LoopState, jax.Array]:
         return self.loop.choose(self._record_one(state, action, after))
 
+    def _player(self, stopped: threading.Event | None) -> Callable[..., tuple[jax.Array, Any]]:
+        def choose(*given: Any) -> tuple[jax.Array, Any]:
+            if stopped is not None and stopped.is_set():
+                raise concurrent.futures.CancelledError
+            return self._greedy(*given)
+
+        return choose
+
     def _choose_greedily(
-        self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: float
+        self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: Any
     ) -> tuple[jax.Array, Any]:
         """Actions after a step, and what was seen."""
         seen = self.loop.space.observe(before, self.loop.space.processed(step))

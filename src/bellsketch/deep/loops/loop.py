@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from bellsketch.core.errors import InputError
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.config import TrainingConfig
@@ -62,15 +63,26 @@ class Loop:
 
     def __init__(self, agent: Agent, space: Space, config: TrainingConfig):
         self.agent, self.space, self.config = agent, space, config.loop
+        rows, needed = self.rows, space.stack + agent.num_steps + 1
+        if rows < needed:
+            raise InputError(
+                f"replay_capacity={self.config.replay_capacity}, num_environments={self.config.num_environments}: each"
+                f" has {rows} steps in it, and at least {needed} are needed; pass a larger --replay-capacity, or fewer"
+                " --num-environments"
+            )
         self.learner = Learner(agent, config.learner, config.iterations * config.loop.updates)
+
+    @property
+    def rows(self) -> int:
+        """Of the replay."""
+        return -(-self.config.replay_capacity // self.config.num_environments)
 
     def init(self, key: jax.Array, environments: Any, step: Step) -> LoopState:
         """A network with random parameters and an empty replay."""
         key, key_network = jax.random.split(key)
         space, num = self.space, self.config.num_environments
         network = self.agent.network(key_network, space.observation_shape, space.num_actions)
-        rows = -(-self.config.replay_capacity // num)
-        replay = empty_replay(rows, num, space.frame_shape, space.frame_dtype, space.stack)
+        replay = empty_replay(self.rows, num, space.frame_shape, space.frame_dtype, space.stack)
         shapes, _ = jax.eval_shape(self._sample, key, replay)
         none = jnp.zeros((), jnp.int32)
         failure = Failure(jnp.array(False), none, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
