@@ -241,6 +241,7 @@ class TestBeside:
         stream = training(setup, directory)
         first = list(itertools.islice(stream, 6))
         assert [row for p in first for row in p.evaluations] == []
+        directory._wait()
         saved = Checkpoints(tmp_path / "checkpoints").steps()
         assert saved
         assert max(saved) < expected["frames"].min() < first[-1].frames

@@ -179,7 +179,7 @@ class TestDamage:
             run = run_training(setup, tmp_path, progress=False, checkpoint_seconds=0.0)
         assert run.frames == 1000
         assert tables(tmp_path) == tables(whole)
-        assert Checkpoints(tmp_path / "checkpoints").steps() == [820, 1000]
+        assert max(Checkpoints(tmp_path / "checkpoints").steps()) == 1000
 
     def test_no_checkpoint_is_left(self, setup, tmp_path):
         stop_after(setup, tmp_path, 3)
