@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": "Evaluate",
     "play": "Play",
     "plot": "Plot",
+    "suite": "SuiteCommand",
 }
 """A command's module in this package, and its class there. Only the one that is called is imported."""
 

@@ -12,6 +12,10 @@ class InputError(BellsketchError, ValueError):
     """An argument cannot be used as given."""
 
 
+class BusyError(InputError):
+    """Somebody else is at work there."""
+
+
 class UnknownNameError(InputError):
     """A name at the edge of the library (an environment, a feature family) is not known."""
 

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from bellsketch.deep.training import Progress
+from bellsketch.runs.words import short
 
 
 @contextlib.contextmanager
@@ -27,17 +28,9 @@ def describe(progress: Progress) -> str:
     """A record in words; means are over seeds."""
     mean_return, loss = (_mean([row[name] for row in progress.records]) for name in ("mean_return", "loss"))
     return (
-        f"{_short(progress.frames)}/{_short(progress.total_frames)} frames {_short(progress.frames_per_second)}/s"
+        f"{short(progress.frames)}/{short(progress.total_frames)} frames {short(progress.frames_per_second)}/s"
         f"  return {mean_return}  loss {loss}  ε {progress.records[0]['epsilon']:.2f}"
     )
-
-
-def _short(number: float) -> str:
-    """Three digits and a unit."""
-    for unit, size in (("M", 1e6), ("k", 1e3)):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.3g}"
 
 
 def _mean(values: list[float]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import filelock
 
-from bellsketch.core.errors import BellsketchWarning, InputError
+from bellsketch.core.errors import BellsketchWarning, BusyError, InputError
 from bellsketch.runs.files import replace_text
 
 CONFIG = "config.json"
@@ -53,7 +53,7 @@ class ClaimedDirectory:
         try:
             self._lock.acquire(timeout=0)
         except filelock.Timeout:
-            raise InputError(f"out={path}: another run is at work there; wait for it, or choose another") from None
+            raise BusyError(f"out={path}: another run is at work there; wait for it, or choose another") from None
         try:
             self.config = self._claim(json.loads(json.dumps(config)), identity, contents, fresh)
         except BaseException:
