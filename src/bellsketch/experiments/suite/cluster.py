@@ -67,7 +67,9 @@ def slots(ray: Any, resources: Resources) -> int:
     needed = {kind: amount for kind, amount in needed.items() if amount}
     found = sum(int(min((node.get(kind, 0.0) / needed[kind] for kind in needed), default=1)) for node in nodes)
     if not found:
-        largest = max(nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)), default={})
+        largest: dict[str, float] = max(
+            nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)), default={}
+        )
         there = Resources(largest.get("CPU", 0.0), largest.get("GPU", 0.0), round(largest.get("memory", 0.0) / 1e9))
         raise InputError(
             f"resources: a job needs {resources}, and no node of {len(nodes)} has that; the largest has {there}. Ask"
