@@ -24,6 +24,7 @@ COMMANDS = {
     "play": "Play",
     "plot": "Plot",
     "suite": "SuiteCommand",
+    "report": "Report",
 }
 """A command's module in this package, and its class there. Only the one that is called is imported."""
 
