@@ -285,7 +285,7 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"lerning_rate": 1}, "lerning_rate=1: no part of the configuration has such an option"),
+            ({"lerning_rate": 1}, "unknown option of the configuration 'lerning_rate'. Did you mean 'learning_rate'"),
             ({"preset": "smal"}, "Did you mean 'small'"),
             ({"frames": 1_000}, "frames=1000: learning starts only after 1000 of them"),
             ({"frames": 0}, "frames=0: must be positive"),

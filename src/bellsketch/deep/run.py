@@ -10,7 +10,7 @@ import jax
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bellsketch.core.errors import InputError
+from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep import run_directory
 from bellsketch.deep.config import (
     AtariConfig,
@@ -128,7 +128,10 @@ def make_config(
         parts[name] = dataclasses.replace(part, **{key: options.pop(key) for key in fields & set(options)})
     known = {field.name for field in dataclasses.fields(TrainingConfig)}
     if unknown := [key for key in options if key not in known]:
-        raise InputError(f"{unknown[0]}={options[unknown[0]]!r}: no part of the configuration has such an option")
+        every = {field.name for part in parts.values() for field in dataclasses.fields(part)}
+        raise UnknownNameError(
+            "option of the configuration", unknown[0], every | known - {*parts, "agent", "environment"}
+        )
     frames = base.frames if frames is None else frames
     return TrainingConfig(agent=agent, environment=environment, frames=frames, **parts, **options)
 

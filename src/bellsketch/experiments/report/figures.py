@@ -78,7 +78,7 @@ def advantage_bars(results: Results, scale: Scale, one: str, others: Sequence[st
         axis.axvline(0.0, color="0.3", lw=0.8)
         _widen(axis, table["advantage"].to_numpy())
         axis.set_title(f"minus {other}: better in {int(better.sum())} of {len(table)}", fontsize=9)
-    figure.supxlabel(f"{one} minus others, {scale.words}; bars: standard errors over seeds", fontsize=8)
+    figure.supxlabel(scale.words, fontsize=8)
     return figure
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bellsketch.core.errors import InputError
+from bellsketch.deep.environments.games import GAMES
 from bellsketch.experiments.bench_atari import PUBLISHED
 from bellsketch.experiments.catalogue import EXPERIMENTS
 from bellsketch.experiments.claims import Claim, claims_json
@@ -179,8 +180,9 @@ def _speeds(results: Results) -> Section:
     for setting in results.settings:
         num: Any = setting.options.get("num") or DEFAULT_NUM.get(setting.agent)
         published[setting.name] = PUBLISHED.get((setting.agent, num)) if "dqn_zoo" not in setting.options else None
-    table["the paper's"] = pd.Series(published).astype("Int64")
-    words = "While training, each run by itself, whatever else its machine did. The paper's are on a V100, on Atari."
+    words = "While training, each run by itself, whatever else its machine did."
+    if all(name in GAMES for name in results.environments):
+        table["the paper's, on a V100"] = pd.Series(published).astype("Int64")
     return Section("speeds", "Frames a second", words, table=table)
 
 

@@ -43,6 +43,8 @@ def judge(
     missing: list[str] = []
     if scale is None or not environments:
         return Verdicts([], ["scores: no game yet in which all settings have all of their runs, or no scale for them"])
+    if any(len(seeds) < 2 for seeds in results.seeds.values()):
+        return Verdicts([], ["scores: one seed says nothing of how much seeds differ; run at least two"])
     if "sketch_dqn" not in plain:
         missing.append("Sketch-DQN against others: needs one setting of sketch_dqn")
     else:
