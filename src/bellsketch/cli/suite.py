@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -136,7 +137,7 @@ class SuiteCommand:
                     f" {places} at a time, in {escape(str(directory.path))}",
                     soft_wrap=True,
                 )
-                with _live(errors) as watch:
+                with _live(errors) as watch, _terminable():
                     failed = cluster.drive(ray, directory, watch)
             except KeyboardInterrupt:
                 errors.print(f"stopped; bellsketch suite resume {escape(str(directory.path))} goes on", soft_wrap=True)
@@ -193,6 +194,20 @@ def _places_here(suite: Suite) -> int:
     import psutil
 
     return max(1, int((psutil.cpu_count() or 1) / max(suite.resources.cores, 1e-9)))
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """What a batch system sends before it ends a program is taken for Ctrl-C."""
+
+    def handle(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

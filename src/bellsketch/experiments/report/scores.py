@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.resources
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,17 +55,17 @@ def find_scale(results: Results) -> Scale | None:
     return None
 
 
-def mean_score(scores: np.ndarray) -> np.ndarray:
+def mean_score(scores: np.ndarray) -> Any:
     """Over games and seeds [..., s, k]."""
     return scores.mean(axis=(-2, -1))
 
 
-def median_score(scores: np.ndarray) -> np.ndarray:
+def median_score(scores: np.ndarray) -> Any:
     """Over games, of means over seeds."""
     return np.median(scores.mean(axis=-2), axis=-1)
 
 
-def optimality_gap(scores: np.ndarray) -> np.ndarray:
+def optimality_gap(scores: np.ndarray) -> Any:
     """How much is missing to 1, in the mean: what goes beyond 1 does not make up for it."""
     return np.maximum(1.0 - scores, 0.0).mean(axis=(-2, -1))
 

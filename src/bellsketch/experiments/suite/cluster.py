@@ -4,6 +4,8 @@ import contextlib
 import importlib.metadata
 import logging
 import os
+import socket
+import sys
 import threading
 import time
 import warnings
@@ -25,6 +27,7 @@ PATIENCE = 60
 """Seconds for a job's last process to let go of its directory: it may outlive its node for a moment."""
 SHARE_OF_GPU = 0.9
 """Of a job's part of the GPU's memory, that JAX takes; the rest is for CUDA itself."""
+CONNECT_SECONDS = 10.0
 OBJECT_STORE_BYTES = 100 * 2**20
 """Nothing but small messages goes through Ray: results go through files."""
 
@@ -46,18 +49,26 @@ def cluster(address: str | None) -> Iterator[Any]:
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **shared)
     else:
+        address = address or os.environ["RAY_ADDRESS"]
         try:
+            _knock(address)
             ray.init(address=address, **shared)
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-            reason = str(error).strip().split("\n")[0]
+        except (OSError, ValueError, RuntimeError) as error:
             raise InputError(
-                f"address={address or os.environ['RAY_ADDRESS']!r}: no Ray cluster answers there ({reason}); start one"
-                " with ray start --head, or leave --address out to use this machine alone"
+                f"address={address!r}: no Ray cluster answers there ({_first_line(error)}); start one with ray start"
+                " --head, or leave --address out to use this machine alone"
             ) from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise at once if nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
 
 
 def slots(ray: Any, resources: Resources) -> int:
@@ -104,6 +115,7 @@ def drive(
             directory.beat()
             watch(directory)
     except KeyboardInterrupt:
+        print("stopping when each job has saved itself; Ctrl-C again stops at once", file=sys.stderr)
         crew.stop()
         raise
     finally:

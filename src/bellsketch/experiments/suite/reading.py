@@ -19,6 +19,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 """Names that stand for many environments."""
 ABOUT = ("name", "extends", "resources", "checkpoint_seconds")
 GRID_KEYS = ("agents", *(field.name for field in dataclasses.fields(TrainingGrid)))
+WHOLE = ("frames", "seeds_per_job", "seed")
+NUMBERS = (*WHOLE, "cores", "gpus", "memory_gb")
+TEXTS = ("preset", "experiment", "scale")
 EXAMPLES = {"agents": "agents = ['sketch_dqn', 'dqn']", "environments": "environments = ['pong', 'breakout']"}
 
 
@@ -67,9 +70,12 @@ def read_file(path: Path, presets: Mapping[str, Suite]) -> Suite:
         raise InputError(f"{path}: {error}") from None
 
 
-def environments(names: str | Sequence[str]) -> tuple[str, ...]:
+def environments(names: Any) -> tuple[str, ...]:
     """Environments, with groups such as ``atari57`` spelt out."""
-    listed = [names] if isinstance(names, str) else list(names)
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple) or any(not isinstance(name, str) for name in listed):
+        raise InputError(f"environments={names!r}: write a list, such as {EXAMPLES['environments']}")
+
     return tuple(member for name in listed for member in GROUPS.get(name, (name,)))
 
 
@@ -93,15 +99,17 @@ def _extended(base: Suite, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(names: Any, listed: Any) -> tuple[Setting, ...]:
-    if not isinstance(names, list | tuple) or not isinstance(listed, list | tuple):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise InputError(f"agents={names!r}: write a list, such as {EXAMPLES['agents']}")
+    if not isinstance(listed, list | tuple):
+        raise InputError(f"settings={listed!r}: write [[settings]] and a line for each option")
     found = list(agents(names))
     for entry in listed:
         if not isinstance(entry, dict) or "agent" not in entry:
             raise InputError(f"settings: {entry!r} names no agent; write [[settings]] with agent = 'sketch_dqn'")
         options = {key: value for key, value in entry.items() if key not in ("name", "agent")}
-        words = [entry["agent"], *(f"{key}={value}" for key, value in options.items())]
-        found.append(Setting(str(entry.get("name", " ".join(words))), entry["agent"], options))
+        words = [str(entry["agent"]), *(f"{key}={value}" for key, value in options.items())]
+        found.append(Setting(str(entry.get("name", " ".join(words))), str(entry["agent"]), options))
     return tuple(found)
 
 
@@ -110,10 +118,7 @@ def _part(kind: Any, given: Any, where: str, also: Sequence[str] = ()) -> Any:
         raise InputError(f"{where}={given!r}: write a table with keys")
     known = [field.name for field in dataclasses.fields(kind)]
     _check_keys(given, [*known, *also], where)
-    for field in dataclasses.fields(kind):
-        if field.type in (int, float) and field.name in given:
-            _number(field.name, given[field.name])
-    return kind(**given)
+    return kind(**{name: _checked(name, value) for name, value in given.items()})
 
 
 def _check_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
@@ -121,7 +126,20 @@ def _check_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> N
         raise UnknownNameError(f"key in {where}", unknown[0], known)
 
 
+def _checked(name: str, value: Any) -> Any:
+    """A value of the kind that its key asks for."""
+    if name in NUMBERS:
+        return _number(name, value)
+    if name in TEXTS and not isinstance(value, str):
+        raise InputError(f"{name}={value!r}: write a text, in quotes")
+    if name == "options" and not isinstance(value, dict):
+        raise InputError(f"options={value!r}: write a table, [options] and a line for each")
+    return value
+
+
 def _number(name: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name}={value!r}: write a number")
-    return value
+    if name in WHOLE and value != int(value):
+        raise InputError(f"{name}={value!r}: write a whole number")
+    return int(value) if name in WHOLE else float(value)

@@ -90,6 +90,7 @@ class TrainingGrid:
         ]
 
     def _job(self, setting: Setting, environment: str, first: int) -> TrainingJob:
+        options = {**self.options, **setting.options}
         config = make_config(
             setting.agent,
             environment,
@@ -97,7 +98,7 @@ class TrainingGrid:
             frames=self.frames,
             seeds=self.seeds_per_job,
             seed=first,
-            **{**self.options, **setting.options},
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()},
         )
         return TrainingJob(file_name(f"{environment}--{setting.name}--{first}"), setting.name, config)
 
