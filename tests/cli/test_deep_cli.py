@@ -396,3 +396,41 @@ assert statuses == [0, 2, 2, 0], statuses
         assert " ".join(text.split()) == expected
     assert f"Not installed: {', '.join(DEEP)}. For these, pip install 'bellsketch[deep]'." in " ".join(out[3].split())
     assert all(name in out[3] for name in ("demo", "solve", "compare", "reproduce", "bench"))
+
+
+class TestSuite:
+    def test_dry_run(self, capsys, tmp_path):
+        out = tmp_path / "suite"
+        arguments = ["--agents", "dqn", "c51", "--seeds", "2", "--frames", "50000", "--frame-rate", "100", "--dry-run"]
+        assert main(["suite", "minatar", *arguments, "--out", str(out), "--cores", "1"]) == 0
+        shown = capsys.readouterr().out
+        assert "20 jobs, 0 done; each takes 1 core" in shown
+        # 20 jobs of 50,000 frames and a few more, at 100 a second.
+        assert "2 h 46 min of jobs" in shown
+        assert "Disk: at most" in shown
+        assert not out.exists()
+
+    def test_of_a_figure(self, capsys):
+        assert main(["suite", "tabular-full", "--dry-run"]) == 0
+        assert "504 jobs" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["atari58"], "Did you mean 'atari57'"),
+            (["mine.toml"], "there is no such file"),
+            (["status"], "say which suite"),
+            (["status", "nowhere"], "has no config.json"),
+            (["minatar", "somewhere"], "goes after --out"),
+            (["minatar", "--agents", "dqm"], "Did you mean 'dqn'"),
+            (["minatar", "--dry-run", "--frame-rate", "0"], "frame_rate=0.0: must be positive"),
+            (["tabular-full", "--seeds", "2"], "whose cells are fixed"),
+        ],
+    )
+    def test_bad_input(self, capsys, arguments, message):
+        assert main(["suite", *arguments]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+
+    def test_report_of_nothing(self, capsys, tmp_path):
+        assert main(["report", str(tmp_path)]) == 2
+        assert "pass the --out of a suite" in " ".join(capsys.readouterr().err.split())
