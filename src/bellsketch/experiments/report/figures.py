@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from bellsketch.experiments.deep_comparison import panels
 from bellsketch.experiments.report.results import Results
@@ -75,6 +76,7 @@ def advantage_bars(results: Results, scale: Scale, one: str, others: Sequence[st
         axis.barh(places, table["advantage"], color=np.where(better, "C0", "C3"), height=0.75)
         axis.errorbar(table["advantage"], places, xerr=table["error"], fmt="none", ecolor="0.2", elinewidth=0.9)
         axis.set_yticks(places, table.index, fontsize=7)
+        axis.set_ylim(-0.6, len(table) - 0.4)
         axis.axvline(0.0, color="0.3", lw=0.8)
         _widen(axis, table["advantage"].to_numpy())
         axis.set_title(f"minus {other}: better in {int(better.sum())} of {len(table)}", fontsize=9)
@@ -125,6 +127,7 @@ def game_curves(results: Results, scale: Scale | None) -> Figure:
 def _band(axis: Axes, frames: np.ndarray, curve: Estimate, colour: Any, name: str) -> None:
     axis.plot(frames, curve.value, color=colour, label=name, lw=1.5, marker="." if len(frames) < 12 else None)
     axis.fill_between(frames, curve.low, curve.high, color=colour, alpha=0.18, lw=0)
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _legend(figure: Figure, *axes: Axes) -> Figure:

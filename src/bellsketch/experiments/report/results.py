@@ -1,7 +1,9 @@
 """The records of many runs, in one table."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,15 +48,28 @@ class Results:
 
     def runs(self, setting: str, environment: str, kind: str | None = None) -> pd.DataFrame:
         """Mean returns [frames, seeds] of one cell, with what is missing as NaN."""
-        rows = self.records
-        chosen = (rows["setting"] == setting) & (rows["environment"] == environment)
-        rows = rows[chosen & (rows["kind"] == (kind or self.kind))]
-        return rows.pivot(index="frames", columns="seed", values="mean_return").reindex(
-            columns=list(self.seeds[setting])
-        )
+        seeds = list(self.seeds[setting])
+        return self._cells.get((setting, environment, kind or self.kind), pd.DataFrame(columns=seeds, dtype=float))
 
     def final(self, setting: str, environment: str) -> np.ndarray:
         """The score of each seed; NaN where a run has not come to its end."""
+        return self._finals[setting, environment]
+
+    @functools.cached_property
+    def _cells(self) -> dict[tuple[Any, ...], pd.DataFrame]:
+        groups = self.records.groupby(["setting", "environment", "kind"])
+        return {
+            key: rows.pivot(index="frames", columns="seed", values="mean_return").reindex(
+                columns=list(self.seeds[key[0]])
+            )
+            for key, rows in groups
+        }
+
+    @functools.cached_property
+    def _finals(self) -> dict[tuple[str, str], np.ndarray]:
+        return {(name, game): self._final(name, game) for name in self.names for game in self.environments}
+
+    def _final(self, setting: str, environment: str) -> np.ndarray:
         runs = self.runs(setting, environment)
         last = runs[runs.index > (1 - LAST) * self.frames]
         if last.empty or runs.index.max() < (1 - ROUND) * self.frames:
