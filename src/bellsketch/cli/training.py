@@ -25,6 +25,8 @@ class Running:
 
     device: str | None = None
     """cpu or gpu; default: what JAX prefers."""
+    devices: int = 1
+    """Split the run among so many of them: environments, replay and batches. A run may go on with more or fewer."""
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     """Save at the first record after so many seconds."""
     tensorboard: bool = False
@@ -38,7 +40,7 @@ class Running:
         """Train, or what is missing of it, into a directory."""
         console = Console(stderr=True)
         with on_device(self.device):
-            setup = set_up(config)
+            setup = set_up(config, self.devices)
             check_memory(setup)
             if not self.quiet:
                 console.print(f"{config.environment}: {escape(setup.describe())}", soft_wrap=True, highlight=False)

@@ -61,27 +61,28 @@ class Learner:
             goals = jax.vmap(self._goals, (0, None, None, 0))(keys_goal, state.network, state.target, batches)
 
         def mean_loss(parameters: Any, given: Any) -> jax.Array:
-            key_goal, key_error, batch, goals, weights = given
+            key_goal, key_error, batch, goals, weights, total = given
             network = eqx.combine(parameters, rest)
             goals = self._goals(key_goal, network, state.target, batch) if goals is None else goals
             goals = jax.lax.stop_gradient(goals)
             losses = jax.vmap(self.agent.error, (0, None, 0, 0))(key_error, network, batch, goals)
-            return jnp.sum(jnp.where(weights > 0, losses, 0.0) * weights) / jnp.maximum(weights.sum(), 1.0)
+            return jnp.sum(jnp.where(weights > 0, losses, 0.0) * weights) / jnp.maximum(total, 1.0)
 
         def step(now: Any, given: Any) -> tuple[Any, LearnerInfo]:
             parameters, optimiser, updates = now
             loss, gradient = jax.value_and_grad(mean_loss)(parameters, given)
             # With nothing to learn from yet, what the loss is of may be anything, and its gradient not a number.
-            gradient = jax.tree.map(lambda g: jnp.where(jnp.any(given[-1] > 0), g, 0.0), gradient)
+            gradient = jax.tree.map(lambda g: jnp.where(given[-1] > 0, g, 0.0), gradient)
             changes, optimiser = self._optimiser.update(gradient, optimiser, parameters)
             parameters = optax.apply_updates(parameters, changes)
             # Whatever is wrong with a gradient is wrong with the parameters that follow from it.
             finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(parameters))
             return _choose(finite, (parameters, optimiser, updates + 1), now), LearnerInfo(loss, finite)
 
+        # Weights are summed here, not in each step, where devices that share a batch would have to agree on it.
         start = (parameters, state.optimiser, state.updates)
         (parameters, optimiser, updates), info = jax.lax.scan(
-            step, start, (keys_goal, keys_error, batches, goals, weights)
+            step, start, (keys_goal, keys_error, batches, goals, weights, weights.sum(axis=1))
         )
         network, period = eqx.combine(parameters, rest), self.config.target_period
         target = _choose(updates // period > state.updates // period, network, state.target)

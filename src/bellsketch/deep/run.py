@@ -87,6 +87,7 @@ def train(
     out: Path | str | None = None,
     fresh: bool = False,
     progress: bool = True,
+    devices: int = 1,
     **options: Any,
 ) -> Run:
     """Train an agent.
@@ -102,11 +103,13 @@ def train(
       out: a directory for the run, which continues one that was stopped there; default: keep nothing.
       fresh: discard what the directory holds.
       progress: show a line.
+      devices: that the run is split among, of the kind that JAX prefers. Not part of the run: one that was stopped may
+        go on with more or fewer.
       options: any field of the configurations: ``learning_rate=1e-3``, ``num_environments=8``, ``risk="cvar:0.1"``,
         ``return_high=10``, ``evaluations=0``, or of the agent's, such as ``features="gaussian"``.
     """
     config = make_config(agent, environment, frames=frames, seeds=seeds, seed=seed, preset=preset, **options)
-    return run_training(set_up(config), None if out is None else Path(out), fresh=fresh, progress=progress)
+    return run_training(set_up(config, devices), None if out is None else Path(out), fresh=fresh, progress=progress)
 
 
 def make_config(

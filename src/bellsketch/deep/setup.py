@@ -22,6 +22,7 @@ from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.loops.fused import FusedRunner
 from bellsketch.deep.loops.hosted import HostedRunner
 from bellsketch.deep.loops.loop import Loop, LoopState
+from bellsketch.deep.parallel import Devices, find_devices
 from bellsketch.deep.replay import empty_replay
 
 Runner = FusedRunner | HostedRunner
@@ -45,7 +46,7 @@ class Setup:
 
     @property
     def replay_bytes(self) -> float:
-        """Of all seeds, on the device."""
+        """Of all seeds, on all devices."""
         loop, space = self.config.loop, self.runner.loop.space
         row = jax.eval_shape(lambda: empty_replay(3, loop.num_environments, space.frame_shape, space.frame_dtype).rows)
         row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(row)) / 3
@@ -63,16 +64,22 @@ class Setup:
             f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
             f" {self.config.agent}: {self.agent.summary}; {self.config.frames:,} frames of"
             f" {self.config.seeds} seed{'s' * (self.config.seeds > 1)}, {self.config.loop.num_environments} at a time;"
-            f" a replay of {self.replay_bytes / 1e6:,.0f} MB"
+            f" a replay of {self.replay_bytes / 1e6:,.0f} MB{self._on_devices}"
         )
+
+    @property
+    def _on_devices(self) -> str:
+        num = len(self.runner.loop.devices)
+        return f" on {num} devices" if num > 1 else ""
 
     def shape(self) -> LoopState:
         """The shapes of a state, without a state."""
         return self.runner.shape(self.keys)
 
 
-def set_up(config: TrainingConfig) -> Setup:
-    """What a configuration comes to."""
+def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
+    """What a configuration comes to, on so many devices."""
+    found = find_devices(devices, config.loop)
     environment = make_environment(config.environment, options=environment_options(config))
     given = config.returns
     returns = find_returns(
@@ -87,7 +94,7 @@ def set_up(config: TrainingConfig) -> Setup:
     )
     criterion = make_criterion(config.risk, returns)
     agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
-    loop = Loop(agent, environment.space, config)
+    loop = Loop(agent, environment.space, config, found)
     return Setup(config, returns, agent, _runner(loop, environment, config))
 
 
@@ -108,23 +115,26 @@ def _runner(loop: Loop, environment: NativeEnvironment | VectorEnvironments, con
 
 def check_memory(setup: Setup) -> None:
     """Raise if the replay does not fit."""
-    loop, available = setup.config.loop, _replay_room()
+    loop, available = setup.config.loop, _replay_room(setup.runner.loop.devices)
     rows = int(setup.runner.loop.rows * available / setup.replay_bytes)
     check_fits(
-        f"a replay of {loop.replay_capacity:,} steps for {setup.config.seeds} seed{'s' * (setup.config.seeds > 1)}",
+        f"a replay of {loop.replay_capacity:,} steps for {setup.config.seeds} seed{'s' * (setup.config.seeds > 1)}"
+        + setup._on_devices,
         setup.replay_bytes,
         f"the largest that fits has {rows * loop.num_environments:,}; choose a smaller --replay-capacity, or fewer"
-        " --seeds",
+        " --seeds, or more --devices if they are GPUs",
         available,
     )
 
 
-def _replay_room() -> int:
-    """Bytes for it. On a device with memory of its own it may take most of that; on the host a checkpoint copies it."""
-    device: Any = jnp.zeros(()).device
-    stats = device.memory_stats()
-    left, share = (stats["bytes_limit"] - stats["bytes_in_use"], 1) if stats else (available_bytes(), 2)
-    return int(REPLAY_SHARE * left / share)
+def _replay_room(devices: Devices) -> int:
+    """Bytes for it. On devices with memory of their own it may take most of that, in equal parts; on the host, which
+    may stand for several devices, a checkpoint copies it.
+    """
+    stats: list[Any] = [device.memory_stats() for device in devices.devices or (jnp.zeros(()).device,)]
+    if not all(stats):
+        return int(REPLAY_SHARE * available_bytes() / 2)
+    return int(REPLAY_SHARE * len(stats) * min(each["bytes_limit"] - each["bytes_in_use"] for each in stats))
 
 
 def make_criterion(name: str, returns: Returns) -> Criterion:

@@ -15,7 +15,7 @@ class FusedRunner:
 
     def __init__(self, loop: Loop, environment: NativeEnvironment):
         self.loop, self.environment = loop, environment
-        self._init = eqx.filter_jit(jax.vmap(self._init_one))
+        self._init = eqx.filter_jit(lambda keys: loop.devices.hold(jax.vmap(self._init_one)(keys)))
         self._explore = eqx.filter_jit(self._advance(self.act), donate="all-except-first")
         self._learn = eqx.filter_jit(self._advance(self.learn), donate="all-except-first")
         self._play = eqx.filter_jit(self._play_all)
@@ -26,7 +26,7 @@ class FusedRunner:
 
     def shape(self, keys: jax.Array) -> LoopState:
         """The shapes of a state."""
-        return jax.eval_shape(self._init, keys)
+        return self.loop.devices.shape(jax.eval_shape(self._init, keys))
 
     def explore(self, state: LoopState, vector_steps: int) -> LoopState:
         """Steps without learning."""
@@ -38,7 +38,7 @@ class FusedRunner:
 
     def evaluate(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         """Whole episodes of each seed's network."""
-        return self._play(keys, networks, num_episodes, epsilon)
+        return self._play(keys, self.loop.devices.one(networks), num_episodes, epsilon)
 
     def save_environments(self) -> None:
         """They are part of the state."""
@@ -73,10 +73,10 @@ class FusedRunner:
         environments, step = jax.vmap(self.environment.reset)(keys)
         return self.loop.init(key, environments, step)
 
-    @staticmethod
-    def _advance(body: Any) -> Any:
+    def _advance(self, body: Any) -> Any:
         """So many times ``body``, of every seed. One program for any number."""
-        return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: eqx.filter_vmap(body)(s), state)
+        hold = self.loop.devices.hold
+        return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: hold(eqx.filter_vmap(body)(s)), state)
 
     def _play_all(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         agent, environment = self.loop.agent, self.environment

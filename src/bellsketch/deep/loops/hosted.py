@@ -34,9 +34,9 @@ class HostedRunner:
 
     def __init__(self, loop: Loop, make: Callable[[int], VectorEnvironments], num_seeds: int):
         self.loop, self._make, self._num_seeds = loop, make, num_seeds
-        self._init = jax.jit(jax.vmap(self._init_one))
+        self._init = jax.jit(self._of_seeds(self._init_one))
         self._choose, self._record, self._turn, self._learn = (
-            jax.jit(jax.vmap(part), donate_argnums=0)
+            jax.jit(self._of_seeds(part), donate_argnums=0)
             for part in (loop.choose, self._record_one, self._turn_one, loop.update)
         )
         self._greedy = jax.jit(self._choose_greedily)
@@ -56,7 +56,8 @@ class HostedRunner:
         space, shape = self.loop.space, (self._num_seeds, self.loop.config.num_environments)
         truth, number = jax.ShapeDtypeStruct(shape, jnp.bool), jax.ShapeDtypeStruct(shape, jnp.float32)
         observation = jax.ShapeDtypeStruct((*shape, *(space.shown_shape or space.frame_shape)), space.frame_dtype)
-        return jax.eval_shape(self._init, keys, Step(observation, truth, number, number, truth))
+        step = Step(observation, truth, number, number, truth)
+        return self.loop.devices.shape(jax.eval_shape(self._init, keys, step))
 
     def explore(self, state: LoopState, vector_steps: int) -> LoopState:
         """Steps without learning."""
@@ -80,6 +81,7 @@ class HostedRunner:
         stopped: threading.Event | None = None,
     ) -> Episodes:
         """Whole episodes of each seed's network, unless it is ``stopped`` before."""
+        networks = self.loop.devices.one(networks)
         with contextlib.closing(self._make(num_episodes)) as environments:
             played = [
                 play_host(key, self._player(stopped), seed_of(networks, i), environments, seed, epsilon)
@@ -92,6 +94,7 @@ class HostedRunner:
     ) -> list[Episodes]:
         """All episodes of each seed's network that end within so many frames, unless it is ``stopped`` before."""
         steps, choose = frames // self.loop.config.frame_skip, self._player(stopped)
+        networks = self.loop.devices.one(networks)
         with contextlib.closing(self._make(1)) as one:
             # As many streams side by side as can each have the longest episode that there is.
             streams = min(STREAMS, max(1, steps // (one.max_episode_steps or steps)))
@@ -144,6 +147,18 @@ class HostedRunner:
             else:
                 state = self._record(state, action, after)
         return state
+
+    def _of_seeds(self, part: Callable[..., Any]) -> Callable[..., Any]:
+        """For all of them, from what the host gave to a state, or a state and actions, that lie where they should."""
+        devices = self.loop.devices
+
+        @functools.wraps(part)
+        def together(first: Any, *given: Any) -> Any:
+            found = jax.vmap(part)(first, *devices.split(given))
+            state, *action = (found,) if isinstance(found, LoopState) else found
+            return (devices.hold(state), *devices.split(action)) if action else devices.hold(state)
+
+        return together
 
     def _init_one(self, key: jax.Array, step: Step) -> LoopState:
         return self.loop.init(key, None, self.loop.space.processed(step))

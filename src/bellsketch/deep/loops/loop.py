@@ -14,6 +14,7 @@ from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.step import Space, Step
 from bellsketch.deep.learner import Learner, LearnerState
+from bellsketch.deep.parallel import ONE, Devices
 from bellsketch.deep.replay import Replay, Row, empty_replay
 from bellsketch.deep.transition import Transition
 
@@ -61,8 +62,8 @@ class LoopState(eqx.Module):
 class Loop:
     """An agent, how it learns, and how often it does what."""
 
-    def __init__(self, agent: Agent, space: Space, config: TrainingConfig):
-        self.agent, self.space, self.config = agent, space, config.loop
+    def __init__(self, agent: Agent, space: Space, config: TrainingConfig, devices: Devices = ONE):
+        self.agent, self.space, self.config, self.devices = agent, space, config.loop, devices
         rows, needed = self.rows, space.stack + agent.num_steps + 1
         if rows < needed:
             raise InputError(
@@ -126,6 +127,7 @@ class Loop:
         key, key_sample, key_update = jax.random.split(state.key, 3)
         num = self.config.updates
         batches, weights = jax.vmap(self._sample, (0, None))(jax.random.split(key_sample, num), state.replay)
+        batches, weights = self.devices.share_out(batches, weights)
         learner, info = self.learner.update(jax.random.split(key_update, num), state.learner, batches, weights)
         tally = dataclasses.replace(
             state.tally,
