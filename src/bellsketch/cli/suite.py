@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import psutil
 import tyro
 from rich import box
 from rich.console import Console, Group
@@ -86,10 +87,12 @@ class SuiteCommand:
         if self.name in ("status", "resume"):
             if self.directory is None:
                 raise InputError(f"directory: say which suite, bellsketch suite {self.name} DIRECTORY")
+            self._check_alone()
             opened = open_suite(self.directory)
             if self.name == "status":
                 show_status(console, opened)
                 return
+            opened = SuiteDirectory(self.directory, self._changed(opened.suite))
         else:
             if self.directory is not None:
                 raise InputError(f"{str(self.directory)!r}: a suite has one name; its directory goes after --out")
@@ -99,6 +102,14 @@ class SuiteCommand:
             self._show_plan(console, opened)
         else:
             self._run(console, opened)
+
+    def _check_alone(self) -> None:
+        """A suite that was begun is what it is; only how it runs may change."""
+        fixed = ("agents", "environments", "seeds", "frames", "out", "fresh")
+        if given := [name for name in fixed if getattr(self, name) not in (None, False)]:
+            raise InputError(
+                f"--{given[0]}: {self.name} takes the suite as it was begun; leave it out, or begin another with --out"
+            )
 
     def _find(self) -> Suite:
         path = Path(self.name)
@@ -128,22 +139,22 @@ class SuiteCommand:
 
     def _run(self, console: Console, directory: SuiteDirectory) -> None:
         errors = Console(stderr=True)
-        with cluster.cluster(self.address) as ray:
-            places = cluster.slots(ray, directory.suite.resources)
-            claimed = directory.claim(fresh=self.fresh)
-            try:
+        claimed = directory.claim(fresh=self.fresh)
+        try:
+            with cluster.cluster(self.address) as ray:
+                places = cluster.slots(ray, directory.suite.resources)
                 errors.print(
-                    f"{directory.suite.name}: {len(directory.jobs)} jobs of {directory.suite.resources} each,"
+                    f"{escape(directory.suite.name)}: {len(directory.jobs)} jobs of {directory.suite.resources} each,"
                     f" {places} at a time, in {escape(str(directory.path))}",
                     soft_wrap=True,
                 )
                 with _live(errors) as watch, _terminable():
                     failed = cluster.drive(ray, directory, watch)
-            except KeyboardInterrupt:
-                errors.print(f"stopped; bellsketch suite resume {escape(str(directory.path))} goes on", soft_wrap=True)
-                raise
-            finally:
-                claimed.release()
+        except KeyboardInterrupt:
+            errors.print(f"stopped; bellsketch suite resume {escape(str(directory.path))} goes on", soft_wrap=True)
+            raise
+        finally:
+            claimed.release()
         console.print(f"{summarise(directory.status())}. Report: bellsketch report {escape(str(directory.path))}")
         if failed:
             raise _failures(directory, failed)
@@ -151,7 +162,8 @@ class SuiteCommand:
     def _show_plan(self, console: Console, directory: SuiteDirectory) -> None:
         suite, jobs = directory.suite, directory.jobs
         missing = [job for job in jobs if not directory.is_done(job)]
-        console.print(f"{suite.name}: {len(jobs)} jobs, {len(jobs) - len(missing)} done; each takes {suite.resources}")
+        done = len(jobs) - len(missing)
+        console.print(f"{escape(suite.name)}: {len(jobs)} jobs, {done} done; each takes {suite.resources}")
         if self.address is not None:
             with cluster.cluster(self.address) as ray:
                 places = cluster.slots(ray, suite.resources)
@@ -179,7 +191,7 @@ class SuiteCommand:
             rate = f"{row.rate.frames_per_second:,.0f}" if row.rate else "–"
             hours = "–" if math.isnan(row.hours) else f"{row.hours:,.1f}"
             source = row.rate.source if row.rate else "nowhere: pass --frame-rate"
-            table.add_row(row.setting, str(row.jobs), short(row.frames), rate, hours, source)
+            table.add_row(escape(row.setting), str(row.jobs), short(row.frames), rate, hours, source)
         console.print(table)
         seconds = 3600 * sum(row.hours for row in found)
         if not math.isnan(seconds):
@@ -190,10 +202,8 @@ class SuiteCommand:
 
 
 def _places_here(suite: Suite) -> int:
-    """Jobs side by side on this machine, by its cores; what else it has, only Ray knows once it is started."""
-    import psutil
-
-    return max(1, int((psutil.cpu_count() or 1) / max(suite.resources.cores, 1e-9)))
+    """Jobs side by side on a machine like this one, by its cores; what else it has, Ray knows once it is started."""
+    return max(1, int((psutil.cpu_count() or 1) / suite.resources.cores))
 
 
 @contextmanager

@@ -16,6 +16,10 @@ class BusyError(InputError):
     """Somebody else is at work there."""
 
 
+class NodeError(BellsketchError):
+    """A machine cannot do what its neighbours can."""
+
+
 class UnknownNameError(InputError):
     """A name at the edge of the library (an environment, a feature family) is not known."""
 
@@ -24,6 +28,10 @@ class UnknownNameError(InputError):
         nearest = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+        self._arguments = (kind, name, known)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:
+        return type(self), self._arguments  # what is pickled is made again from these, not from the message
 
 
 class ToleranceError(BellsketchError, ValueError):

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import math
-from typing import Any, Literal
+import numbers
+import types
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.ranges import GRID_MARGIN
@@ -11,6 +13,26 @@ from bellsketch.deep.environments.games import GAMES
 
 LARGEST_SEED = 2**31 - 1
 """JAX's integers have 32 bits."""
+
+
+KINDS: dict[Any, tuple[type, str]] = {
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    bool: (bool, "true or false"),
+    str: (str, "a text"),
+    Literal: (str, "a text"),
+    tuple: (tuple, "several numbers"),
+    type(None): (type(None), "None"),
+}
+"""What fields hold, and how it is called."""
+
+
+def check_kind(part: type, name: str, value: Any) -> None:
+    """Raise unless a value is of the kind that a field of a configuration holds."""
+    hint = get_type_hints(part)[name]
+    kinds = [KINDS[get_origin(h) or h] for h in (get_args(hint) if isinstance(hint, types.UnionType) else (hint,))]
+    if not any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind, _ in kinds):
+        raise InputError(f"{name}={value!r}: pass {' or '.join(word for _, word in kinds)}")
 
 
 def _check_positive(config: Any, name: str) -> None:

@@ -16,6 +16,7 @@ from bellsketch.deep.config import (
     AtariConfig,
     ReturnsConfig,
     TrainingConfig,
+    check_kind,
     find_preset,
 )
 from bellsketch.deep.curves import Curves, plot_runs
@@ -126,8 +127,12 @@ def make_config(
         "returns": ReturnsConfig(),
     }
     for name, part in parts.items():
-        part = options.pop(name, part)
+        default, part = part, options.pop(name, part)
+        if not isinstance(part, type(default)):
+            raise InputError(f"{name}={part!r}: pass a {type(default).__name__}, or its fields by name")
         fields = {field.name for field in dataclasses.fields(part)}
+        for key in fields & set(options):
+            check_kind(type(part), key, options[key])
         parts[name] = dataclasses.replace(part, **{key: options.pop(key) for key in fields & set(options)})
     known = {field.name for field in dataclasses.fields(TrainingConfig)}
     if unknown := [key for key in options if key not in known]:

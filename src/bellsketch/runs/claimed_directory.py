@@ -109,6 +109,16 @@ class ClaimedDirectory:
         self._lock.release()
 
 
+def wait_until_free(path: Path, seconds: float) -> None:
+    """Until no run is at work in a directory, or raise :class:`BusyError` after so many seconds."""
+    if not (path / LOCK).exists():
+        return
+    try:
+        filelock.FileLock(path / LOCK).acquire(timeout=seconds).lock.release()
+    except filelock.Timeout:
+        raise BusyError(f"{path}: another run has been at work there for {seconds:g} s") from None
+
+
 def differences(there: dict[str, Any], here: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Every entry in which two configs differ, in words; nested ones with dots in their names."""
     for key in {**there, **here}:

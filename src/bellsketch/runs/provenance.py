@@ -17,7 +17,7 @@ def provenance(packages: Iterable[str]) -> dict[str, Any]:
     return {
         # Not bellsketch.__version__: the package as a whole imports more than a run may.
         "bellsketch": importlib.metadata.version("bellsketch"),
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "versions": {package: importlib.metadata.version(package) for package in packages},
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, JAX on {_device()}",
@@ -31,12 +31,12 @@ def _device() -> str:
     return device.device_kind
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the source this runs from, marked if it was changed since; None if it is not a checkout."""
     git = ["git", "-C", str(Path(__file__).parents[1])]
     try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changes = subprocess.run([*git, "status", "--porcelain", "-uno", "."], capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    return commit + (" with changes" if changes.strip() else "")
+    return found + (" with changes" if changes.strip() else "")

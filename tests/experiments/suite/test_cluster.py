@@ -11,7 +11,9 @@ import pytest
 
 import bellsketch as bs
 import tiny
+from bellsketch.core.errors import BusyError, NodeError
 from bellsketch.deep.run import run_training
+from bellsketch.deep.run_directory import TrainingDirectory
 from bellsketch.deep.setup import set_up
 from bellsketch.experiments.suite import cluster
 from bellsketch.experiments.suite.directory import SuiteDirectory, open_suite
@@ -119,6 +121,32 @@ class TestJobThatFails:
         assert "worker died" in open_suite(directory.path).status()[0].error
 
 
+class TestOthers:
+    """What is no failure of a job."""
+
+    def test_a_node_that_cannot_work_stops_the_suite(self, nodes, tmp_path, monkeypatch):
+        directory = SuiteDirectory(tmp_path / "suite", suite(tiny.OPTIONS))
+        directory.claim().release()
+        monkeypatch.setattr(cluster, "_source", lambda: ("99", None))
+        with pytest.raises(NodeError, match="the suite runs with 99"):
+            cluster.drive(ray, directory, period=0.1)
+        assert all(status.state == "waiting" for status in directory.status())
+
+    def test_a_directory_that_is_still_in_use(self, tmp_path, monkeypatch):
+        directory = SuiteDirectory(tmp_path / "suite", suite(tiny.OPTIONS))
+        directory.claim().release()
+        (tmp_path / "suite" / "jobs").mkdir()
+        job = directory.jobs[0]
+        monkeypatch.setattr(cluster, "PATIENCE", 0.1)
+        monkeypatch.setattr(cluster, "_limit", lambda resources: None)
+        busy = TrainingDirectory(directory.run_path(job), job.config)
+        with pytest.raises(BusyError, match="another run has been at work there"):
+            cluster.work(directory.path, job, 1, cluster._source())
+        busy.release()
+        cluster.work(directory.path, job, 1, cluster._source())
+        assert directory.is_done(job)
+
+
 class TestBadInput:
     def test_more_than_any_node_has(self, nodes):
         with pytest.raises(bs.InputError) as raised:
@@ -130,13 +158,13 @@ class TestBadInput:
         assert cluster.slots(ray, Resources(cores=0.5)) == 4
 
     def test_a_directory_that_is_not_shared(self, tmp_path):
-        with pytest.raises(bs.InputError, match="put the suite on a file system that all nodes share"):
-            cluster.work(tmp_path / "elsewhere", suite().jobs()[0], 1, "0.1.0")
+        with pytest.raises(NodeError, match="put the suite on a file system that all nodes share"):
+            cluster.work(tmp_path / "elsewhere", suite().jobs()[0], 1, cluster._source())
 
     def test_another_version_on_a_node(self, tmp_path):
         (tmp_path / "config.json").write_text("{}")
-        with pytest.raises(bs.InputError, match="the suite runs with 99"):
-            cluster.work(tmp_path, suite().jobs()[0], 1, "99")
+        with pytest.raises(NodeError, match="the suite runs with 99"):
+            cluster.work(tmp_path, suite().jobs()[0], 1, ("99", None))
 
     def test_without_ray(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "ray", None)
@@ -182,4 +210,4 @@ class TestCommand:
         process = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert process.returncode == 2
         assert "no Ray cluster answers there" in process.stderr
-        assert not (tmp_path / "suite").exists()
+        assert not (tmp_path / "suite" / "jobs").exists()

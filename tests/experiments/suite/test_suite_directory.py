@@ -9,7 +9,8 @@ import bellsketch as bs
 import tiny
 from bellsketch.deep.run import run_training
 from bellsketch.experiments.suite import directory as directories
-from bellsketch.experiments.suite.directory import SuiteDirectory, open_suite
+from bellsketch.experiments.suite.directory import JobStatus, SuiteDirectory, open_suite
+from bellsketch.experiments.suite.jobs import Progress
 from bellsketch.experiments.suite.plan import disk_bytes, estimates
 from bellsketch.experiments.suite.presets import PRESETS
 from bellsketch.experiments.suite.reading import read_table
@@ -63,6 +64,14 @@ class TestStatus:
         assert summary.per_second == pytest.approx(seen[done.name].progress.per_second)
         assert summary.seconds_left == pytest.approx(1000 / summary.per_second)
 
+    def test_time_left_of_cells_that_differ(self):
+        """A hundred cells are done, half of them in no time, and a hundred are left, two at a time."""
+        job = read_table({"experiment": "fig4"}, PRESETS).jobs()[0]
+        done = [JobStatus(job, "done", Progress(1, 1, 1 / seconds)) for seconds in [0.01, 100] * 50]
+        running, waiting = (JobStatus(job, state, Progress(0, 1, 0)) for state in ("running", "waiting"))
+        left = summarise([*done, running, running, *[waiting] * 98]).seconds_left
+        assert left == pytest.approx(100 * (50 * 100.01 / 100) / 2)
+
     def test_a_driver_that_died_runs_nothing(self, directory, monkeypatch):
         directory.claim().release()
         directory.start(directory.jobs[0], directory.submit(directory.jobs[0]))
@@ -99,6 +108,20 @@ class TestClaim:
         other = read_table(TABLE | {"frames": 2_000}, PRESETS)
         with pytest.raises(bs.InputError, match=r"suite\.frames 1000 there, 2000 here"):
             SuiteDirectory(directory.path, other).claim()
+
+    def test_how_it_runs_may_change(self, directory):
+        directory.claim().release()
+        other = read_table(TABLE | {"resources": {"cores": 2}, "checkpoint_seconds": 7}, PRESETS)
+        SuiteDirectory(directory.path, other).claim().release()
+        found = open_suite(directory.path).suite
+        assert (found.resources.cores, found.checkpoint_seconds) == (2, 7)
+
+    def test_another_commit_is_warned_of(self, directory, monkeypatch):
+        directory.claim().release()
+        config = json.loads((directory.path / "config.json").read_text())
+        (directory.path / "config.json").write_text(json.dumps(config | {"commit": "another"}))
+        with pytest.raises(bs.BellsketchWarning, match="was begun at commit another"):
+            directory.claim()
 
     def test_other_versions_are_refused(self, directory):
         directory.claim().release()

@@ -18,6 +18,19 @@ PREFIX = "gym:"
 """Of names that are Gymnasium's, where Gymnax has the same."""
 
 
+def check_name(name: str) -> None:
+    """Raise if nobody knows an environment of that name, without making one."""
+    plain = name.removeprefix(PREFIX)
+    if name in GAMES or name in gymnax.registered_envs or plain in gymnasium.registry or ":" in plain:
+        return
+    raise _unknown(plain)
+
+
+def _unknown(name: str) -> UnknownNameError:
+    near = difflib.get_close_matches(name, gymnasium.registry, n=5)  # of more than a hundred
+    return UnknownNameError("environment", name, {*gymnax.registered_envs, *GAMES, *near})
+
+
 def make_environment(
     name: str,
     num_environments: int = 1,
@@ -49,8 +62,7 @@ def make_environment(
     try:
         return HostEnvironments(plain, num_environments, options=options, asynchronous=asynchronous, render=render)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
-        near = difflib.get_close_matches(plain, gymnasium.registry, n=5)  # of more than a hundred
-        raise UnknownNameError("environment", plain, {*gymnax.registered_envs, *GAMES, *near}) from error
+        raise _unknown(plain) from error
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise InputError(f"environment {name!r} needs what is not installed: {error}") from error
     except gymnasium.error.Error as error:

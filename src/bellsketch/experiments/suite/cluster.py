@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import logging
 import os
+import platform
 import socket
 import sys
 import threading
@@ -15,15 +16,17 @@ from typing import Any
 
 import jax
 
-from bellsketch.core.errors import BusyError, InputError
+from bellsketch.core.errors import BusyError, InputError, NodeError
 from bellsketch.experiments.suite.directory import SuiteDirectory, open_suite
 from bellsketch.experiments.suite.jobs import Job
 from bellsketch.experiments.suite.suite import Resources
-from bellsketch.runs.claimed_directory import CONFIG
+from bellsketch.runs.claimed_directory import CONFIG, wait_until_free
+from bellsketch.runs.provenance import commit
 
 TRIES = 2
 """Failures of a job after which it is given up. A node that dies is not the job's failure."""
-PATIENCE = 60
+PATIENCE = 60.0
+
 """Seconds for a job's last process to let go of its directory: it may outlive its node for a moment."""
 SHARE_OF_GPU = 0.9
 """Of a job's part of the GPU's memory, that JAX takes; the rest is for CUDA itself."""
@@ -47,7 +50,8 @@ def cluster(address: str | None) -> Iterator[Any]:
         with warnings.catch_warnings():
             # JAX warns of forks; these become other programs at once.
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-            ray.init(include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **shared)
+            # "local": or Ray would look for a cluster that somebody has started here.
+            ray.init("local", include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **shared)
     else:
         address = address or os.environ["RAY_ADDRESS"]
         try:
@@ -108,7 +112,9 @@ def drive(
     crew = _Crew(ray, directory)
     try:
         for job in directory.jobs:
-            if not directory.is_done(job):
+            if directory.is_done(job):
+                job.tidy(directory.run_path(job))  # it may have been killed before it did so itself
+            else:
                 crew.submit(job)
         while crew.at_work:
             crew.collect(period)
@@ -137,14 +143,15 @@ class _Crew:
             max_calls=1,  # a process for each job: JAX gives a GPU's memory back only when its process ends
             max_retries=0,  # since Ray does not tell a job that crashes from a node that dies
         )(work)
+        self._source = _source()
         self.at_work: dict[Any, Job] = {}
         self.failed: list[Job] = []
         self._failures: dict[str, int] = {}
 
     def submit(self, job: Job) -> None:
         attempt = self._directory.submit(job)
-        version = importlib.metadata.version("bellsketch")
-        self.at_work[self._remote.remote(self._directory.path.resolve(), job, attempt, version)] = job
+
+        self.at_work[self._remote.remote(self._directory.path.resolve(), job, attempt, self._source)] = job
 
     def collect(self, seconds: float) -> None:
         """Wait so long, and see to the jobs that have ended."""
@@ -158,7 +165,15 @@ class _Crew:
                 self._directory.fail(job, _first_line(error), final=False)
                 self.submit(job)
             except Exception as error:  # whatever a job can run into, the others go on
-                self._fail(job, _reason(error))
+                cause = getattr(error, "cause", None)
+                if isinstance(cause, NodeError):  # it would fail all jobs, one after the other
+                    self.stop()
+                    raise cause from None
+                if isinstance(cause, BusyError):  # its last process is still alive, on a node that Ray has lost
+                    self._directory.fail(job, str(cause), final=False)
+                    self.submit(job)
+                else:
+                    self._fail(job, _reason(error))
         time.sleep(max(0.0, seconds - (time.monotonic() - begun)) if self.at_work else 0.0)
 
     def _fail(self, job: Job, reason: str) -> None:
@@ -181,22 +196,26 @@ class _Crew:
             self._directory.beat()
 
 
-def work(path: Path, job: Job, attempt: int, version: str) -> None:
+def _source() -> tuple[str, str | None]:
+    """Version and commit of what runs here."""
+    return importlib.metadata.version("bellsketch"), commit()
+
+
+def work(path: Path, job: Job, attempt: int, source: tuple[str, str | None]) -> None:
     """A job on a node."""
+    node = platform.node()
     if not (path / CONFIG).exists():
-        raise InputError(f"{path}: is not there on this node; put the suite on a file system that all nodes share")
-    if (here := importlib.metadata.version("bellsketch")) != version:
-        raise InputError(f"bellsketch {here} is on this node, and the suite runs with {version}; install that one")
+        raise NodeError(f"{path}: is not there on node {node}; put the suite on a file system that all nodes share")
+    if (here := _source()) != source:
+        raise NodeError(
+            f"bellsketch {here[0]}, commit {here[1]}, is on node {node}, and the suite runs with {source[0]}, commit"
+            f" {source[1]}; install the same on all nodes"
+        )
     directory = open_suite(path)
     _limit(directory.suite.resources)
     directory.start(job, attempt)
-    for _ in range(PATIENCE):
-        try:
-            job.run(directory.run_path(job), directory.suite.checkpoint_seconds)
-            return
-        except BusyError:
-            time.sleep(1.0)
-    raise BusyError(f"{directory.run_path(job)}: another process has been at work there for {PATIENCE} s")
+    wait_until_free(directory.run_path(job), PATIENCE)
+    job.run(directory.run_path(job), directory.suite.checkpoint_seconds)
 
 
 def _limit(resources: Resources) -> None:

@@ -25,6 +25,8 @@ FORMAT = 1
 """Of a suite's directory. Others are not read."""
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "gymnax", "ale-py")
 IDENTITY = ("format", "suite", "bellsketch")
+HOW = ("resources", "checkpoint_seconds")
+"""What may change from one time to the next."""
 CONTENTS = ("runs", "jobs", "results", "report")
 SILENCE = 60.0
 """Seconds after which a driver that says nothing is taken for dead."""
@@ -50,7 +52,7 @@ class SuiteDirectory:
 
     def __init__(self, path: Path, suite: Suite):
         self.path, self.suite, self.jobs = path, suite, suite.jobs()
-        self._done: set[str] = set()
+        self._done: dict[str, Progress] = {}
         self._beaten = 0.0
 
     def run_path(self, job: Job) -> Path:
@@ -60,13 +62,23 @@ class SuiteDirectory:
     def is_done(self, job: Job) -> bool:
         """Whether a job has nothing left to do."""
         if job.name not in self._done and job.is_done(self.run_path(job)):
-            self._done.add(job.name)
+            self._done[job.name] = job.progress(self.run_path(job))
         return job.name in self._done
 
     def claim(self, *, fresh: bool = False) -> ClaimedDirectory:
         """Drive it: no other may until it is released, and none with another suite or version ever."""
-        about = {"format": FORMAT, "suite": self.suite.table(), **provenance(PACKAGES)}
-        return ClaimedDirectory(self.path, about, identity=IDENTITY, contents=CONTENTS, fresh=fresh)
+        table = self.suite.table()
+        how = {name: table.pop(name) for name in HOW}
+        about = {"format": FORMAT, "suite": table, **how, **provenance(PACKAGES)}
+        claimed = ClaimedDirectory(self.path, about, identity=IDENTITY, contents=CONTENTS, fresh=fresh)
+        try:
+            claimed.warn_of_other_commit(about["commit"])
+            claimed.config.update(how)
+            claimed.save_config()
+        except BaseException:  # a warning may be an error
+            claimed.release()
+            raise
+        return claimed
 
     def submit(self, job: Job) -> int:
         """It waits for a node; returns the number of this attempt, which no other attempt has."""
@@ -107,9 +119,9 @@ class SuiteDirectory:
         return [self._status(job, driven) for job in self.jobs]
 
     def _status(self, job: Job, driven: bool) -> JobStatus:
-        progress = job.progress(self.run_path(job))
         if self.is_done(job):
-            return JobStatus(job, "done", progress)
+            return JobStatus(job, "done", self._done[job.name])
+        progress = job.progress(self.run_path(job))
         kept, started = _read(self._file(job)), _read(self.path / "jobs" / f"{job.name}.started.json")
         error = (kept.get("errors") or [""])[-1]
         if kept.get("state") == "failed":
@@ -141,7 +153,7 @@ def open_suite(path: Path) -> SuiteDirectory:
             f"suite={path}: was written by bellsketch {config.get('bellsketch')} in format {found}, and this version"
             f" reads format {FORMAT}; use that version, or run the suite into another directory"
         )
-    return SuiteDirectory(path, read_table(config["suite"], PRESETS))
+    return SuiteDirectory(path, read_table({**config["suite"], **{name: config[name] for name in HOW}}, PRESETS))
 
 
 def _read(file: Path) -> dict[str, Any]:

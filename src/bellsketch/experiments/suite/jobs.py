@@ -46,6 +46,10 @@ class Job(abc.ABC):
         """Whether nothing is missing."""
 
     @abc.abstractmethod
+    def tidy(self, path: Path) -> None:
+        """Once it is done: delete what was only needed to go on."""
+
+    @abc.abstractmethod
     def progress(self, path: Path) -> Progress:
         """How far it is."""
 
@@ -60,8 +64,12 @@ class TrainingJob(Job):
     unit = "frames"
 
     def run(self, path: Path, checkpoint_seconds: float) -> None:
-        """Train. Checkpoints go once the last networks are kept: with a replay in each, they would fill any disk."""
+        """Train."""
         run_training(set_up(self.config), path, progress=False, checkpoint_seconds=checkpoint_seconds)
+        self.tidy(path)
+
+    def tidy(self, path: Path) -> None:
+        """Checkpoints: with a replay in each, they would fill any disk. The last networks stay."""
         shutil.rmtree(path / "checkpoints", ignore_errors=True)
 
     def is_done(self, path: Path) -> bool:
@@ -99,6 +107,9 @@ class CellJob(Job):
         path.mkdir(parents=True, exist_ok=True)
         seconds = round(time.perf_counter() - begun, 3)
         replace_text(_records_file(path), json.dumps({"cell": self.cell, "records": records, "seconds": seconds}))
+
+    def tidy(self, path: Path) -> None:
+        """Nothing."""
 
     def is_done(self, path: Path) -> bool:
         """Whether its records are there: they are written whole or not at all."""

@@ -1,6 +1,7 @@
 """Suites from tables and TOML files."""
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ ABOUT = ("name", "extends", "resources", "checkpoint_seconds")
 GRID_KEYS = ("agents", *(field.name for field in dataclasses.fields(TrainingGrid)))
 WHOLE = ("frames", "seeds_per_job", "seed")
 NUMBERS = (*WHOLE, "cores", "gpus", "memory_gb")
-TEXTS = ("preset", "experiment", "scale")
+TEXTS = ("name", "preset", "experiment", "scale")
 EXAMPLES = {"agents": "agents = ['sketch_dqn', 'dqn']", "environments": "environments = ['pong', 'breakout']"}
 
 
@@ -35,11 +36,11 @@ def read_table(table: Mapping[str, Any], presets: Mapping[str, Suite], name: str
     """
     given = dict(table)
     if (base := given.pop("extends", None)) is not None:
-        if base not in presets:
+        if not isinstance(base, str) or base not in presets:
             raise UnknownNameError("preset in extends", str(base), presets)
         given = {**presets[base].table(), "name": name, **_extended(presets[base], given)}
     about = {
-        "name": str(given.pop("name", name)),
+        "name": _checked("name", given.pop("name", name)),
         "resources": _part(Resources, given.pop("resources", {}), "resources"),
         "checkpoint_seconds": _number("checkpoint_seconds", given.pop("checkpoint_seconds", CHECKPOINT_SECONDS)),
     }
@@ -62,7 +63,7 @@ def read_file(path: Path, presets: Mapping[str, Suite]) -> Suite:
     """A suite from a TOML file."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     try:
         return read_table(table, presets, path.stem)
@@ -81,8 +82,9 @@ def environments(names: Any) -> tuple[str, ...]:
 
 def seeds(given: Any) -> tuple[int, ...]:
     """A number of them, from 0 on, or a list."""
+    whole = [] if isinstance(given, bool) else [given] if isinstance(given, int) else given
     listed = list(range(given)) if isinstance(given, int) else given
-    if not isinstance(listed, list | tuple) or any(not isinstance(seed, int) or seed < 0 for seed in listed):
+    if not isinstance(whole, list | tuple) or not whole or any(type(seed) is not int or seed < 0 for seed in whole):
         raise InputError(f"seeds={given!r}: write how many, such as 3, or a list, such as [0, 1, 2]")
     return tuple(listed)
 
@@ -138,7 +140,7 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InputError(f"{name}={value!r}: write a number")
     if name in WHOLE and value != int(value):
         raise InputError(f"{name}={value!r}: write a whole number")

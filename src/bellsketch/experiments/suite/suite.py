@@ -8,11 +8,15 @@ from typing import Any
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep.agents.factory import AGENTS
+from bellsketch.deep.environments.make import check_name
 from bellsketch.deep.run import make_config
 from bellsketch.deep.run_directory import CHECKPOINT_SECONDS
 from bellsketch.experiments.catalogue import EXPERIMENTS
 from bellsketch.experiments.experiment import SCALES
 from bellsketch.experiments.suite.jobs import CellJob, Job, TrainingJob
+
+RESERVED = ("agent", "environment", "preset", "frames", "seeds", "seed")
+"""What a grid says, so that no option may."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Resources:
         for name in ("cores", "gpus", "memory_gb"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise InputError(f"resources.{name}={getattr(self, name)}: must not be negative")
+        if not self.cores > 0:
+            raise InputError(f"resources.cores={self.cores}: a job needs a part of one at least, such as 0.5")
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise InputError(f"resources.gpus={self.gpus}: more than one must be a whole number")
 
@@ -70,9 +76,13 @@ class TrainingGrid:
         for name in ("settings", "environments", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name}: there are none; name at least one")
-        names = [setting.name for setting in self.settings]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InputError(f"settings: {twice[0]!r} is there twice; give each a name of its own")
+        for name, listed in (("settings", [s.name for s in self.settings]), ("environments", self.environments)):
+            if twice := [entry for entry in listed if listed.count(entry) > 1]:
+                raise InputError(f"{name}: {twice[0]!r} is there twice; list each once, by a name of its own")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds={list(self.seeds)}: one is there twice; list each once")
+        for environment in self.environments:
+            check_name(environment)
         if self.seeds_per_job < 1 or len(self.seeds) % self.seeds_per_job:
             raise InputError(
                 f"seeds_per_job={self.seeds_per_job}: must divide the number of seeds, which is {len(self.seeds)}"
@@ -91,6 +101,9 @@ class TrainingGrid:
 
     def _job(self, setting: Setting, environment: str, first: int) -> TrainingJob:
         options = {**self.options, **setting.options}
+        if reserved := [name for name in options if name in RESERVED]:
+            raise InputError(f"options: {reserved[0]!r} is no option of a run; write it as a key of the suite itself")
+
         config = make_config(
             setting.agent,
             environment,
@@ -147,7 +160,7 @@ class Suite:
         names = [job.name for job in jobs]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"suite {self.name!r}: two jobs would be called {twice!r}; list each environment once")
+            raise InputError(f"suite {self.name!r}: two jobs would be called {twice!r}; rename a setting")
         return jobs
 
     def table(self) -> dict[str, Any]:

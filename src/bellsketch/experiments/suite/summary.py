@@ -41,6 +41,6 @@ def summarise(jobs: Sequence[JobStatus]) -> Summary:
     counted = [job for job in jobs if job not in failed]  # nobody waits for those
     done, total = (sum(getattr(job.progress, name) for job in counted) for name in ("done", "total"))
     known = [job.progress.per_second for job in jobs if job.progress.per_second > 0]
-    usual = statistics.fmean(known) if known else 0.0
+    usual = statistics.harmonic_mean(known) if known else 0.0
     speed = sum(job.progress.per_second or usual for job in jobs if job.state == "running")
     return Summary(counts, done, total, speed, jobs[0].job.unit)
