@@ -33,7 +33,7 @@ from bellsketch.deep.run import load_run
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
 
-DEEP = ("train", "resume", "evaluate", "play", "plot")
+DEEP = ("train", "resume", "evaluate", "play", "plot", "suite", "report")
 TRAIN = ["train", "dqn", "Catch-bsuite", *tiny.arguments(seeds=2)]
 
 
@@ -394,7 +394,9 @@ assert statuses == [0, 2, 2, 0], statuses
     for name, text in (("train", err[1]), ("plot", err[2])):
         expected = f"error: bellsketch {name} needs equinox, which is not installed: pip install 'bellsketch[deep]'"
         assert " ".join(text.split()) == expected
-    assert f"Not installed: {', '.join(DEEP)}. For these, pip install 'bellsketch[deep]'." in " ".join(out[3].split())
+    assert f"Not installed: {', '.join(DEEP)}. For these, pip install 'bellsketch[cluster]'." in " ".join(
+        out[3].split()
+    )
     assert all(name in out[3] for name in ("demo", "solve", "compare", "reproduce", "bench"))
 
 

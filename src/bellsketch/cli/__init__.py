@@ -27,6 +27,8 @@ COMMANDS = {
     "report": "Report",
 }
 """A command's module in this package, and its class there. Only the one that is called is imported."""
+EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "suite": "cluster", "report": "cluster"}
+"""What a command needs beyond the base install, if anything."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,7 +76,7 @@ def _parse_any(arguments: list[str]) -> Any:
             every.append(Annotated[_load(name), tyro.conf.subcommand(name, prefix_name=False)])  # type: ignore[misc]
         except InputError:
             missing.append(name)
-    note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[deep]'." if missing else ""
+    note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[cluster]'." if missing else ""
     description = f"{bellsketch.__doc__}{note}"
     return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
 
@@ -86,5 +88,5 @@ def _load(name: str) -> type:
         if (error.name or "").startswith("bellsketch"):
             raise
         raise InputError(
-            f"bellsketch {name} needs {error.name}, which is not installed: pip install 'bellsketch[deep]'"
+            f"bellsketch {name} needs {error.name}, which is not installed: pip install 'bellsketch[{EXTRAS[name]}]'"
         ) from None

@@ -1,6 +1,7 @@
 """A directory that holds one training run: its config, its records, and checkpoints to go on from."""
 
 import concurrent.futures
+import io
 import os
 import time
 from pathlib import Path
@@ -156,7 +157,9 @@ def read_networks(path: Path, like: LoopState) -> tuple[int, Any]:
 def read_table(path: Path, name: str) -> pd.DataFrame:
     """``records``, ``evaluations`` or ``times`` of a run."""
     file = path / f"{name}.csv"
-    return pd.read_csv(file) if file.exists() else pd.DataFrame()
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    whole = text[: text.rfind("\n") + 1]  # a line may be being written
+    return pd.read_csv(io.StringIO(whole)) if whole else pd.DataFrame()
 
 
 def _copy(leaf: Any) -> Any:

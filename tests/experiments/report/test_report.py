@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 import statistics
-import tarfile
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,8 +13,6 @@ import pytest
 import bellsketch as bs
 from bellsketch.cli import main
 from bellsketch.deep.environments.games import GAMES
-from bellsketch.deep.training import Plan
-from bellsketch.experiments.report.dqn_zoo import read_dqn_zoo
 from bellsketch.experiments.report.page import write_report
 from bellsketch.experiments.report.results import suite_results
 from bellsketch.experiments.report.scores import (
@@ -29,65 +26,11 @@ from bellsketch.experiments.report.scores import (
     median_score,
     optimality_gap,
 )
-from bellsketch.experiments.report.verdicts import BETTER, judge
+from bellsketch.experiments.report.verdicts import BETTER
 from bellsketch.experiments.suite.directory import SuiteDirectory
 from bellsketch.experiments.suite.presets import PRESETS
 from bellsketch.experiments.suite.reading import read_table
-
-NAMES = ["sketch_dqn", "dqn", "c51", "qr_dqn", "iqn"]
-SCORE = {"sketch_dqn": 1.6, "dqn": 1.0, "c51": 1.2, "qr_dqn": 1.4, "iqn": 1.7}
-"""Normalised, in every game, in the mean over seeds; as the paper orders them."""
-GAMES_HERE = ["pong", "breakout", "space_invaders"]
-SPREAD = 0.05
-SPEED = {"sketch_dqn": 400.0, "dqn": 500.0, "c51": 390.0, "qr_dqn": 350.0, "iqn": 100.0}
-
-
-def made_up(tmp_path, environments=GAMES_HERE, scores=SCORE, seeds=3, missing=(), **changes):
-    """A suite whose runs rise evenly to their scores; seeds differ by ± SPREAD."""
-    table = {"agents": list(scores), "environments": environments, "seeds": seeds, "frames": 10_000_000}
-    options = {"evaluations": 10, "records": 20, "num_environments": 16}
-    suite = read_table(table | {"name": "made-up", "options": options} | changes, PRESETS)
-    directory = SuiteDirectory(tmp_path / "suite", suite)
-    directory.claim().release()
-    human = human_scores()
-    for job in directory.jobs:
-        game, seed = job.config.environment, job.config.seed
-        if (job.setting, game, seed) in missing:
-            continue
-        final = scores[job.setting] + SPREAD * (seed - (seeds - 1) / 2)
-        zero, one = (human.loc[game] if game in human.index else pd.Series({"random": 0.0, "human": 1.0})).to_numpy()
-        write_run(directory.run_path(job), job, lambda share: zero + share * final * (one - zero))  # noqa: B023
-    return directory
-
-
-def write_run(path, job, score):
-    path.mkdir(parents=True)
-    total = Plan(job.config).total_frames
-    shares = np.arange(1, 11) / 10
-    columns = {"seed": job.config.seed, "frames": (shares * total).astype(int), "episodes": 4}
-    returns = [score(share) for share in shares]
-    pd.DataFrame(columns | {"mean_return": returns}).to_csv(path / "evaluations.csv", index=False)
-    pd.DataFrame(columns | {"mean_return": [r / 2 for r in returns]}).to_csv(path / "records.csv", index=False)
-    times = {"frames": columns["frames"], "frames_per_second": [1.0] + [SPEED.get(job.setting, 50.0)] * 9}
-    pd.DataFrame(times).to_csv(path / "times.csv", index=False)
-    (path / "networks" / f"{total:012d}").mkdir(parents=True)
-
-
-@pytest.fixture
-def directory(tmp_path):
-    return made_up(tmp_path)
-
-
-@pytest.fixture
-def results(directory):
-    return suite_results(directory)
-
-
-def verdicts(results):
-    scale = find_scale(results)
-    environments = results.complete()
-    found = judge(results, scale, environments, final_scores(results, scale, environments))
-    return {claim.id.split(".")[1]: claim for claim in found.claims}, found.missing
+from made_up_suite import GAMES_HERE, SCORE, SPREAD, made_up, verdicts
 
 
 class TestHumanScores:
@@ -109,7 +52,7 @@ class TestScores:
 
     def test_final_score_is_the_mean_of_the_last_tenth(self, results):
         rows = results.records
-        frames = results.frames
+        frames = results.last_frame
         more = rows[(rows["frames"] == frames) & (rows["kind"] == "evaluation")]
         later = more.assign(frames=int(0.95 * frames), mean_return=more["mean_return"] + 10)
         changed = dataclasses.replace(results, records=pd.concat([rows, later]))
@@ -187,6 +130,42 @@ class TestMissing:
         with pytest.raises(bs.InputError, match="has no records yet"):
             write_report(SuiteDirectory(tmp_path, suite), tmp_path / "report")
 
+    def test_minatar_without_all_of_dqn(self, tmp_path):
+        """Others are done in a game in which the unit of scores is not known yet."""
+        games = ["Breakout-MinAtar", "Asterix-MinAtar"]
+        scores = {"dqn": 5.0, "sketch_dqn": 9.0, "c51": 3.0}
+        directory = made_up(tmp_path, games, scores, missing={("dqn", games[1], 0)})
+        page = write_report(directory, tmp_path / "report").read_text()
+        assert "1 of 2 games have all of their runs" in page
+
+    def test_runs_that_end_without_an_episode_are_done(self, directory):
+        job = directory.jobs[0]
+        path = directory.run_path(job)
+        for each in directory.jobs:
+            (directory.run_path(each) / "evaluations.csv").unlink()
+        table = pd.read_csv(path / "records.csv")
+        extra = table.iloc[[-2]].assign(frames=int(0.97 * table["frames"].iloc[-1]))
+        table.loc[9, "mean_return"] = np.nan
+        pd.concat([table.iloc[:-1], extra, table.iloc[-1:]]).to_csv(path / "records.csv", index=False)
+        results = suite_results(directory)
+        assert results.kind == "training"
+        assert results.done(job.setting, job.config.environment) == 3
+
+    def test_settings_may_end_at_different_frames(self, tmp_path):
+        """More environments side by side make a few frames more."""
+        settings = [{"name": "many", "agent": "c51", "num_environments": 4096}]
+        scores = {"dqn": 1.0, "many": 2.0}
+        directory = made_up(tmp_path, ["pong"], scores, agents=["dqn"], settings=settings, frames=300_000)
+        results = suite_results(directory)
+        assert len(set(results.frames.values())) == 2
+        assert results.complete() == ["pong"]
+
+    def test_a_line_that_is_being_written(self, directory):
+        file = directory.run_path(directory.jobs[0]) / "evaluations.csv"
+        whole = suite_results(directory)
+        file.write_text(file.read_text() + "0,1000")
+        pd.testing.assert_frame_equal(suite_results(directory).records, whole.records)
+
 
 class TestVerdicts:
     def test_the_papers_order_holds(self, results):
@@ -196,7 +175,7 @@ class TestVerdicts:
         assert {"mean-c51", "median-qr-dqn", "mean-iqn", "games-dqn", "games-better", "speed"} <= set(claims)
         assert claims["mean-qr-dqn"].measured == pytest.approx(0.2, abs=0.1)
         assert claims["speed"].measured == pytest.approx(400 / 350)
-        assert any("101 against 201" in line for line in missing)
+        assert any("improve from 101 to 201" in line for line in missing)
 
     def test_and_does_not_where_it_does_not(self, tmp_path):
         poor = SCORE | {"sketch_dqn": 0.9}
@@ -225,52 +204,20 @@ class TestVerdicts:
         claims, _ = verdicts(results)
         assert claims["sigmoid-gaussian"].holds
         assert claims["more-sigmoids"].measured == pytest.approx(0.5, abs=0.15)
+        assert claims["more-gaussians"].measured == pytest.approx(0.0, abs=1e-6)
+        assert claims["more-gaussians"].holds
 
+    def test_an_agent_with_options_of_its_own_is_not_the_papers(self, tmp_path):
+        settings = [{"name": "iqn N=8", "agent": "iqn", "num": 8}]
+        scores = {"sketch_dqn": 1.0, "iqn N=8": 5.0}
+        results = suite_results(made_up(tmp_path, ["pong"], scores, agents=["sketch_dqn"], settings=settings))
+        claims, missing = verdicts(results)
+        assert "mean-iqn" not in claims
+        assert any("against iqn" in line for line in missing)
 
-class TestDQNZoo:
-    @pytest.fixture
-    def table(self):
-        rows = [
-            {"environment_name": game, "seed": seed, "frame": 1_000_000 * i, "eval_episode_return": 10.0 * i + seed}
-            for game in GAMES_HERE
-            for seed in (1, 2)
-            for i in range(13)
-        ]
-        return pd.DataFrame(rows).assign(train_frame_rate=900.0, iteration=0, eval_num_episodes=7)
-
-    @pytest.mark.parametrize("kind", ["file", "directory", "archive"])
-    def test_beside_ours(self, table, results, tmp_path, kind):
-        file = tmp_path / "zoo" / "qrdqn.csv"
-        file.parent.mkdir()
-        table.to_csv(file)
-        path = {"file": file, "directory": file.parent, "archive": tmp_path / "results.tar.gz"}[kind]
-        if kind == "archive":
-            with tarfile.open(path, "w:gz") as archive:
-                archive.add(file, "qrdqn.csv")
-        both = results.beside(read_dqn_zoo(path))
-        name = "qrdqn (DQN Zoo)"
-        assert both.names == [*NAMES, name]
-        # Ours end at 10M, so do theirs: evaluations at 10M only are in the last tenth.
-        np.testing.assert_allclose(both.final(name, "pong"), [101.0, 102.0])
-        assert both.complete() == GAMES_HERE
-        assert verdicts(both)[0]["mean-qr-dqn"].detail == verdicts(results)[0]["mean-qr-dqn"].detail
-
-    def test_drawn(self, table, directory, tmp_path):
-        table.to_csv(tmp_path / "dqn.csv")
-        page = write_report(directory, tmp_path / "report", (tmp_path / "dqn.csv",)).read_text()
-        assert "dqn (DQN Zoo)" in page
-
-    def test_bad_input(self, tmp_path, table):
-        with pytest.raises(bs.InputError, match="no such file"):
-            read_dqn_zoo(tmp_path / "none.csv")
-        with pytest.raises(bs.InputError, match="has no CSV file in it"):
-            read_dqn_zoo(tmp_path)
-        table.drop(columns="frame").to_csv(tmp_path / "dqn.csv")
-        with pytest.raises(bs.InputError, match=r"dqn\.csv has no column 'frame'"):
-            read_dqn_zoo(tmp_path / "dqn.csv")
-        (tmp_path / "results.tar.gz").write_bytes(b"no archive")
-        with pytest.raises(bs.InputError, match="is no archive"):
-            read_dqn_zoo(tmp_path / "results.tar.gz")
+    def test_not_the_papers_games(self, tmp_path):
+        results = suite_results(made_up(tmp_path, ["Breakout-MinAtar"], {"dqn": 5.0, "sketch_dqn": 9.0}))
+        assert verdicts(results)[0]["mean-dqn"].where == "ours"
 
 
 class TestPage:

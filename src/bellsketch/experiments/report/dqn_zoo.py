@@ -1,7 +1,8 @@
-"""Results of DQN Zoo: a table for each agent, as it publishes them and as its agents write them."""
+"""Results of DQN Zoo: a table for each agent, as it publishes them."""
 
 import io
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bellsketch.core.errors import InputError
-from bellsketch.experiments.report.results import COLUMNS, Results
+from bellsketch.experiments.report.results import COLUMNS, IMPORTED, Results
 from bellsketch.experiments.suite.suite import Setting
 
 NEEDED = {"environment_name": "environment", "seed": "seed", "frame": "frames", "eval_episode_return": "mean_return"}
@@ -26,7 +27,7 @@ def read_dqn_zoo(path: Path) -> Results:
     tables = {name: _read(path, name, data) for name, data in _tables(path)}
     if not tables:
         raise InputError(f"dqn_zoo={path}: has no CSV file in it; pass AGENT.csv, or results.tar.gz")
-    settings = tuple(Setting(name + SUFFIX, AGENTS.get(name, "dqn"), {"dqn_zoo": name}) for name in tables)
+    settings = tuple(Setting(name + SUFFIX, AGENTS.get(name, "dqn"), {IMPORTED: name}) for name in tables)
     records = pd.concat([table.assign(setting=name + SUFFIX) for name, table in tables.items()], ignore_index=True)
     speeds = [
         {"setting": name + SUFFIX, "environment": key, "frames_per_second": float(rows.median())}
@@ -37,7 +38,7 @@ def read_dqn_zoo(path: Path) -> Results:
         settings,
         tuple(sorted(set(records["environment"]))),
         {name + SUFFIX: tuple(sorted(set(table["seed"]))) for name, table in tables.items()},
-        int(records["frames"].max()),
+        {},
         records[COLUMNS],
         pd.DataFrame(speeds),
     )
@@ -55,12 +56,15 @@ def _tables(path: Path) -> Iterator[tuple[str, Any]]:
                 for member in archive.getmembers():
                     if member.isfile() and member.name.endswith(".csv") and (data := archive.extractfile(member)):
                         yield Path(member.name).stem, io.BytesIO(data.read())
-        except tarfile.TarError as error:
+        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
             raise InputError(f"dqn_zoo={path}: is no archive ({error}); pass AGENT.csv, or results.tar.gz") from None
 
 
 def _read(path: Path, name: str, data: Any) -> pd.DataFrame:
-    table = pd.read_csv(data)
+    try:
+        table = pd.read_csv(data)
+    except ValueError as error:  # pandas' own errors, and those of text that is none
+        raise InputError(f"dqn_zoo={path}: {name}.csv cannot be read as a table ({error})") from None
     if missing := [column for column in NEEDED if column not in table]:
         raise InputError(
             f"dqn_zoo={path}: {name}.csv has no column {missing[0]!r}, only {', '.join(map(str, table.columns[:8]))};"
@@ -68,5 +72,11 @@ def _read(path: Path, name: str, data: Any) -> pd.DataFrame:
         )
     speed, episodes = table.get("train_frame_rate", float("nan")), table.get("eval_num_episodes", 1)
     chosen = table[list(NEEDED)].rename(columns=NEEDED)
+    for column in ("seed", "frames", "mean_return"):
+        if not pd.api.types.is_numeric_dtype(chosen[column]):
+            raise InputError(f"dqn_zoo={path}: {name}.csv has text among its {column}; pass a table of DQN Zoo")
     # Its first row may be an evaluation before any training.
-    return chosen.assign(kind="evaluation", speed=speed, episodes=episodes)[chosen["frames"] > 0]
+    found = chosen.assign(kind="evaluation", speed=speed, episodes=episodes)[chosen["frames"] > 0]
+    if found.empty:
+        raise InputError(f"dqn_zoo={path}: {name}.csv has no frames of training in it")
+    return found

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from bellsketch.experiments.deep_comparison import panels
-from bellsketch.experiments.report.results import Results
+from bellsketch.experiments.report.results import IMPORTED, Results
 from bellsketch.experiments.report.scores import (
     Scale,
     advantages,
@@ -29,9 +29,13 @@ MANY = 8
 
 def colours(settings: Sequence[Setting]) -> dict[str, Any]:
     """One for each setting: an agent's own, if it is there once; else shades."""
-    agents = [setting.agent for setting in settings]
+    agents = [setting.agent for setting in settings if IMPORTED not in setting.options]
     shades = iter(plt.colormaps["turbo"](np.linspace(0.05, 0.95, len(settings))))
-    plain = {setting.name: COLOURS[setting.agent] for setting in settings if agents.count(setting.agent) == 1}
+    plain = {
+        setting.name: COLOURS[setting.agent]
+        for setting in settings
+        if agents.count(setting.agent) == 1 and IMPORTED not in setting.options
+    }
     return {setting.name: plain.get(setting.name, tuple(next(shades))) for setting in settings}
 
 
@@ -40,7 +44,7 @@ def aggregate_curves(results: Results, scale: Scale, environments: Sequence[str]
     figure, axes = panels(2, 2, width=5.6, height=3.8)
     palette = colours(results.settings)
     for axis, (word, statistic) in zip(axes, (("Median", median_score), ("Mean", mean_score)), strict=True):
-        for name in results.names:
+        for name in results.comparable(environments):
             frames, curve = aggregate_curve(results, scale, environments, name, statistic)
             _band(axis, frames, curve, palette[name], name)
         axis.set(title=f"{word} over {len(environments)} game{'s' * (len(environments) > 1)}", xlabel="frames")
@@ -50,7 +54,7 @@ def aggregate_curves(results: Results, scale: Scale, environments: Sequence[str]
 
 def aggregate_intervals(results: Results, found: Mapping[str, Mapping[str, Estimate]], words: str) -> Figure:
     """Every aggregate of every setting at the end, with its interval."""
-    figure, axes = panels(len(found), len(found), width=3.6, height=1.2 + 0.32 * len(results.names))
+    figure, axes = panels(len(found), len(found), width=3.6, height=1.2 + 0.32 * len(next(iter(found.values()))))
     palette = colours(results.settings)
     for axis, (word, estimates) in zip(axes, found.items(), strict=True):
         for place, (name, estimate) in enumerate(estimates.items()):

@@ -20,8 +20,8 @@ from bellsketch.experiments.catalogue import EXPERIMENTS
 from bellsketch.experiments.claims import Claim, claims_json
 from bellsketch.experiments.report import figures
 from bellsketch.experiments.report.dqn_zoo import read_dqn_zoo
-from bellsketch.experiments.report.results import Results, suite_results
-from bellsketch.experiments.report.scores import aggregates, final_scores, find_scale
+from bellsketch.experiments.report.results import IMPORTED, Results, suite_results
+from bellsketch.experiments.report.scores import advantages, aggregates, final_scores, find_scale
 from bellsketch.experiments.report.verdicts import judge
 from bellsketch.experiments.reproduce import read_records
 from bellsketch.experiments.run_directory import RunDirectory, describe_run
@@ -92,8 +92,15 @@ def _states(directory: SuiteDirectory) -> dict[str, Any]:
     return {
         "total": len(jobs),
         "done": sum(job.state == "done" for job in jobs),
+        "machines": sorted(_machines(directory)),
         "failed": [(job.job.name, job.error) for job in jobs if job.state == "failed"],
     }
+
+
+def _machines(directory: SuiteDirectory) -> set[str]:
+    """Where runs ran."""
+    files = (directory.run_path(job) / CONFIG for job in directory.jobs)
+    return {json.loads(file.read_text(encoding="utf-8"))["machine"] for file in files if file.exists()}
 
 
 def _training_sections(directory: SuiteDirectory, results: Results) -> tuple[list[Section], list[Claim], list[str]]:
@@ -139,7 +146,7 @@ def _score_sections(results: Results, scale: Any, environments: list[str], score
     ]
     sketches = [setting.name for setting in results.settings if setting.agent == "sketch_dqn"]
     others = [name for name in results.names if name not in sketches]
-    if sketches and (others := [name for name in others if results.complete([sketches[0], name])]):
+    if sketches and (others := [name for name in others if len(advantages(results, scale, sketches[0], name))]):
         sections.append(
             Section(
                 "advantage",
@@ -168,7 +175,9 @@ def _coverage(results: Results) -> Section:
         }
         for name in results.names
     }
-    words = f"Seeds that have come to their {results.frames:,} frames, of those planned. {PAPERS}"
+    words = (
+        f"Seeds that have come to their end, of those planned; the longest has {results.last_frame:,} frames. {PAPERS}"
+    )
     return Section("coverage", "What is there, and what is missing", words, table=pd.DataFrame(cells))
 
 
@@ -179,7 +188,7 @@ def _speeds(results: Results) -> Section:
     published = {}
     for setting in results.settings:
         num: Any = setting.options.get("num") or DEFAULT_NUM.get(setting.agent)
-        published[setting.name] = PUBLISHED.get((setting.agent, num)) if "dqn_zoo" not in setting.options else None
+        published[setting.name] = PUBLISHED.get((setting.agent, num)) if IMPORTED not in setting.options else None
     words = "While training, each run by itself, whatever else its machine did."
     if all(name in GAMES for name in results.environments):
         table["the paper's, on a V100"] = pd.Series(published).astype("Int64")

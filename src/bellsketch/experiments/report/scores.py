@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from bellsketch.deep.environments.games import GAMES
-from bellsketch.experiments.deep_comparison import LEAST_GAIN, RANDOM_SCORES
+from bellsketch.experiments.deep_comparison import BOOTSTRAP_SEED, LEAST_GAIN, RANDOM_SCORES
 from bellsketch.experiments.report.results import Results
 from bellsketch.experiments.statistics import Estimate, Statistic, bootstrap, interquartile_mean
 
-BOOTSTRAP_SEED = 0
 CURVE_RESAMPLES = 500
 MINATAR = "-MinAtar"
 
@@ -80,7 +79,8 @@ AGGREGATES: dict[str, Statistic] = {
 
 def final_scores(results: Results, scale: Scale, environments: Sequence[str]) -> dict[str, np.ndarray]:
     """Normalised [s, k], by setting."""
-    return {name: scale(environments, results.scores(name, environments)) for name in results.names}
+    names = results.comparable(environments)
+    return {name: scale(environments, results.scores(name, environments)) for name in names}
 
 
 def aggregates(scores: Mapping[str, np.ndarray]) -> dict[str, dict[str, Estimate]]:
@@ -114,7 +114,7 @@ def aggregate_curve(
 
 def advantages(results: Results, scale: Scale, one: str, other: str) -> pd.DataFrame:
     """Of one setting over another in each game that both have: mean over seeds, and its standard error."""
-    environments = results.complete([one, other])
+    environments = [name for name in results.complete([one, other]) if name in scale.one]
     ours, theirs = (scale(environments, results.scores(name, environments)) for name in (one, other))
     error = np.sqrt(_squared_error(ours) + _squared_error(theirs))
     made = pd.DataFrame({"advantage": ours.mean(0) - theirs.mean(0), "error": error}, index=environments)
