@@ -25,6 +25,7 @@ COMMANDS = {
     "plot": "Plot",
     "suite": "SuiteCommand",
     "report": "Report",
+    "doctor": "Doctor",
 }
 """A command's module in this package, and its class there. Only the one that is called is imported."""
 EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "suite": "cluster", "report": "cluster"}
