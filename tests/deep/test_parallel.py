@@ -44,15 +44,7 @@ def found(tmp_path_factory, quick_compiles):
         one = parallel_runs.run_all(1, path / "one")
     parallel_runs.stopped(parallel_runs.FUSED, 1, path / "fused-1")
     parallel_runs.stopped(parallel_runs.HOSTED, 1, path / "hosted-1")
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", ""))),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", CHECKED, str(path)], env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
+    in_a_process_with_two_devices(CHECKED, str(path))
     with (path / "found.pickle").open("rb") as file:
         two = pickle.load(file)
     assert two["devices"] == 2
@@ -70,17 +62,62 @@ def assert_same(here, there):
         np.testing.assert_allclose(there["networks"][name], values, **ROUNDING, err_msg=name)
 
 
+SMALL = """
+import jax, numpy as np
+import tiny
+from bellsketch.deep.setup import set_up
+from bellsketch.deep.training import training
+
+def end(devices):
+    setup = set_up(tiny.config(frames=500, records=1, evaluations=0), devices)
+    for now in training(setup):
+        state = now.state
+    return state
+
+one, two = end(1), end(2)
+assert len(one.replay.rows.action.sharding.device_set) == 1
+shards = {part.data.shape for part in two.replay.rows.action.addressable_shards}
+assert shards == {(1, one.replay.rows.action.shape[1], 2)}, shards
+assert int(two.learner.updates[0]) > 50
+for a, b in zip(jax.tree.leaves(one.learner.network), jax.tree.leaves(two.learner.network)):
+    if hasattr(a, "dtype"):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-6)
+print("the same")
+"""
+"""Less than the rest of this file, which takes a minute and more."""
+
+
+def in_a_process_with_two_devices(*arguments):
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", ""))),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", *arguments], env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_small_run_is_as_on_one_device():
+    assert "the same" in in_a_process_with_two_devices(SMALL)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fused", "hosted"])
 def test_a_run_is_as_on_one_device(found, loop):
     assert_same(found[loop, 1], found[loop, 2])
     assert found[loop, 1]["records"]["loss"].notna().any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loop", "devices"), [("fused", 1), ("fused", 2), ("hosted", 2)])
 def test_goes_on_from_the_other_number_of_devices(found, loop, devices):
     assert_same(found[f"resumed {loop}", devices], found[loop, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fused", "atari"])
 class TestStates:
     def test_are_as_on_one_device(self, found, loop):
@@ -124,6 +161,7 @@ class TestStates:
         assert two == f"{one} on 2 devices"
 
 
+@pytest.mark.slow
 class TestUpdates:
     def test_gradients_and_drawn_transitions_cross_and_nothing_else(self, found):
         crossing = found["atari state", 2]["collectives"]
@@ -150,6 +188,7 @@ def floats(text):
     return sum(math.prod(shape) for kind, shape in shapes(text) if kind == "f32")
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_with_its_batch(found):
     assert re.match(r"seed \d, frame \d+: the loss or a parameter would not be finite", found["failed", 2]["message"])
     batch = found["failed", 2]["batch"]
