@@ -9,8 +9,8 @@ from bellsketch.experiments.catalogue import EXPERIMENTS
 from bellsketch.experiments.reproduce import reproduce
 
 figures = pytest.mark.parametrize("name", EXPERIMENTS)
-SLOW = ("tabular-full", "anchor-range", "polynomial", "sfdp", "theory", "beyond", "minatar", "minatar-ablation")
-"""Run by ``make test-all``: the first two are made of the same parts as fig4, the others take longest."""
+SLOW = ("fig4", "tabular-full", "anchor-range", "polynomial", "sfdp", "theory", "beyond", "minatar", "minatar-ablation")
+"""Run by ``make test-all``: those that take longest."""
 
 
 def reverse_num_features(records):

@@ -34,8 +34,17 @@ def suite(options=LONG, **changes):
     return read_table(table | changes, PRESETS)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Each job has a process of its own, but programs need not be compiled for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        yield
+
+
 @pytest.fixture(scope="module")
-def nodes():
+def nodes(compiled_once):
     """A head that runs nothing, and two nodes with a core each; tests may remove nodes and must add them again."""
     from ray.cluster_utils import Cluster
 
