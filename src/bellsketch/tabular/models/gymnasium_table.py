@@ -28,7 +28,7 @@ def read_gymnasium(name: str, discount: float, **options: Any) -> NamedDecisions
     environment.close()
     if table is None:
         raise InputError(
-            f"{PREFIX}{name}: has no table of what can happen; pass one that has, such as FrozenLake-v1, Taxi-v3 or"
+            f"{PREFIX}{name}: has no table of what can happen; pass one that has, such as FrozenLake-v1, Taxi-v4 or"
             " CliffWalking-v1, or a log of transitions as a CSV file"
         )
     # What ends an episode has no value after it, whatever the table says of the state that it leads to.

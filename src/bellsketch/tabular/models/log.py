@@ -70,10 +70,9 @@ def read_log(path: Path) -> Log:
     number = {name: place for place, name in enumerate(names)}
     following = table["next_state"].replace("", END)
     if unseen := sorted(set(following) - set(names) - {END}):
+        more = f" and {len(unseen) - 1} more states" if len(unseen) > 1 else ""
         warnings.warn(
-            f"{path}: nothing is known of what follows {unseen[0]!r}"
-            f"{f' and {len(unseen) - 1} more states' if len(unseen) > 1 else ''}, which no line starts from; taken as the"
-            " end",
+            f"{path}: no line starts from {unseen[0]!r}{more}, and nothing is known of what follows; taken as the end",
             BellsketchWarning,
             stacklevel=2,
         )
