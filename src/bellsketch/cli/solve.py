@@ -194,13 +194,11 @@ class Solve:
         title = f"{self.environment}, {self.num_features} {self.features} features, γ = {solution.mrp.discount:g}"
         table = Table(title=escape(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         plain = [name for name in found.columns if not name.endswith((LOW, HIGH))]
-        cells = [
-            [escape(found["state"][x]), *(_cell(found, name, x) for name in plain[1:])] for x in range(len(found))
-        ][:SHOWN]
-        widths = [
-            max(map(cell_len, (name, *column))) for name, column in zip(plain, zip(*cells, strict=True), strict=True)
-        ]
-        room = min(console.width, 130) - sum(widths) - len(widths) - (2 if errors is None else 20)
+        shown = range(min(len(found), SHOWN))
+        cells = [[escape(found["state"][x]), *(_cell(found, name, x) for name in plain[1:])] for x in shown]
+        columns = zip(plain, zip(*cells, strict=True), strict=True)
+        widths = [max(map(cell_len, (name, *column))) for name, column in columns]
+        room = min(console.width, 130) - sum(widths) - 2 * len(widths) - (3 if errors is None else 22)
         quantiles = distributions.quantile(np.array(LEVELS))
         low, high = float(quantiles[:, 0].min()), float(quantiles[:, -1].max())
         pad = 0.15 * (high - low) or max(0.1 * abs(low), 0.5)
