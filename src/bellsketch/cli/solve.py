@@ -9,32 +9,47 @@ from typing import Annotated, Any
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import tyro
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.regression import Intercept
 from bellsketch.experiments.evaluation import PAPER_JITTERS, Errors, evaluate, jittered_decoders
-from bellsketch.tabular import environments
+from bellsketch.tabular.answers import Questions, answers, bootstrap_answers
 from bellsketch.tabular.fixed_point import TOLERANCE
 from bellsketch.tabular.ground_truth import ground_truth
+from bellsketch.tabular.models.load import load_log, load_model
 from bellsketch.tabular.solve import Decoding, Method, Precision, Solution, solve
 
 LEVELS = (0.05, 0.5, 0.95)
 BLOCKS = " ▁▂▃▄▅▆▇█"
+LOW, HIGH = ", from", ", to"
+"""Of columns with the ends of intervals."""
+SHOWN = 60
+"""States in the table."""
+LEAST_PICTURE = 12
+"""Characters below which a picture shows nothing."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Solve:
-    """Return distributions of all states of an environment, by Sketch-DP.
+    """Return distributions of all states of a model, by Sketch-DP, and what they mean: spread, quantiles, risk.
 
-    Example: bellsketch solve random_chain --truth --plot chain.png
+    Examples: bellsketch solve random_chain --truth --plot chain.png; bellsketch solve my.toml --below 0 --csv my.csv;
+    bellsketch solve log.csv --discount 0.95; bellsketch solve gym:FrozenLake-v1 --policy uniform
     """
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENVIRONMENT")]
-    """One of the paper's environments, such as random_chain or tree_gaussian."""
+    """One of the paper's environments, such as random_chain; a file: .toml, .npz, or .csv with a log of transitions
+    (state, reward, next_state); or one of Gymnasium's that has a table, such as gym:FrozenLake-v1."""
+    policy: str | None = None
+    """What to do in models with actions: uniform; default: what the file says."""
     features: str = "sigmoid"
     """Feature family."""
     num_features: int = 50
@@ -55,8 +70,18 @@ class Solve:
     """float32 halves the memory of sketches."""
     decode: Decoding = "fine"
     """fine, or the paper's jittered anchors."""
-    discount: float = environments.DISCOUNT
-    """γ."""
+    discount: float | None = None
+    """γ; default: the file's, or 0.9."""
+    cvar: float = 0.05
+    """The share of worst returns whose mean is shown."""
+    below: float | None = None
+    """Also show the probability of a return below this."""
+    entropic: float | None = None
+    """Also show the entropic risk −log E[exp(−kG)]/k for this k."""
+    bootstrap: int = 100
+    """Of a log: other logs to draw for the 95% interval of every answer; 0: none."""
+    csv: Path | None = None
+    """Write the answers of all states to this file."""
     seed: int = 0
     """For the Monte Carlo estimate of the return range, and for jitters."""
     truth: bool = False
@@ -67,7 +92,8 @@ class Solve:
     """Print one JSON object instead of a table."""
 
     def __call__(self) -> None:
-        mrp = environments.make(self.environment, self.discount)
+        model = load_model(self.environment, discount=self.discount, policy=self.policy)
+        mrp = model.mrp
         solution = solve(
             mrp,
             features=self.features,
@@ -96,12 +122,36 @@ class Solve:
             self.plot.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(self.plot, dpi=120)
             plt.close(figure)
+        table = answers(solution, Questions(LEVELS, self.cvar, self.below, self.entropic))
+        table.insert(0, "state", list(model.names))
+        table = pd.concat([table, *self._intervals(solution)], axis=1)
+        if self.csv is not None:
+            self.csv.parent.mkdir(parents=True, exist_ok=True)
+            table.to_csv(self.csv, index=False)
         if self.json:
-            print(json.dumps(self._record(solution, errors), allow_nan=False))
+            print(json.dumps(self._record(solution, errors, table), allow_nan=False))
         else:
-            self._show(solution, errors)
+            self._show(solution, errors, table)
 
-    def _record(self, solution: Solution, errors: Errors | None) -> dict[str, Any]:
+    def _intervals(self, solution: Solution) -> list[pd.DataFrame]:
+        """Ends of the interval of every answer, if the model was estimated from a log."""
+        if Path(self.environment).suffix != ".csv" or not self.bootstrap:
+            return []
+        questions = Questions(LEVELS, self.cvar, self.below, self.entropic)
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=self.json) as bar:
+            task = bar.add_task("other logs", total=self.bootstrap)
+            low, high = bootstrap_answers(
+                load_log(self.environment),
+                solution,
+                questions,
+                seed=self.seed,
+                num=self.bootstrap,
+                report=lambda done, total: bar.update(task, completed=done),
+            )
+        return [low.add_suffix(LOW), high.add_suffix(HIGH)]
+
+    def _record(self, solution: Solution, errors: Errors | None, table: pd.DataFrame) -> dict[str, Any]:
         record: dict[str, Any] = {
             "environment": self.environment,
             "features": self.features,
@@ -109,11 +159,13 @@ class Solve:
             "intercept": self.intercept,
             "method": self.method,
             "decode": self.decode,
-            "discount": self.discount,
+            "discount": solution.mrp.discount,
             "ridge": self.ridge,
             "slope_factor": self.slope_factor,
             "seed": self.seed,
             "return_range": [solution.return_range.low, solution.return_range.high],
+            "states": table["state"].tolist(),
+            "answers": {name: column.tolist() for name, column in table.drop(columns="state").items()},
             "mean": solution.mean.tolist(),
             "quantile_levels": list(LEVELS),
             "quantiles": solution.distributions.quantile(np.array(LEVELS)).tolist(),
@@ -136,33 +188,43 @@ class Solve:
             record |= {name: float(np.max(value)) for name, value in dataclasses.asdict(errors).items()}
         return record
 
-    def _show(self, solution: Solution, errors: Errors | None) -> None:
+    def _show(self, solution: Solution, errors: Errors | None, found: pd.DataFrame) -> None:
         console = Console()
         distributions = solution.distributions
-        title = f"{self.environment}, {self.num_features} {self.features} features, γ = {self.discount}"
-        table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        picture_width = max(10, min(console.width, 110) - (46 if errors is None else 64))
+        title = f"{self.environment}, {self.num_features} {self.features} features, γ = {solution.mrp.discount:g}"
+        table = Table(title=escape(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        plain = [name for name in found.columns if not name.endswith((LOW, HIGH))]
+        shown = range(min(len(found), SHOWN))
+        cells = [[escape(found["state"][x]), *(_cell(found, name, x) for name in plain[1:])] for x in shown]
+        columns = zip(plain, zip(*cells, strict=True), strict=True)
+        widths = [max(map(cell_len, (name, *column))) for name, column in columns]
+        room = min(console.width, 130) - sum(widths) - 2 * len(widths) - (3 if errors is None else 22)
         quantiles = distributions.quantile(np.array(LEVELS))
         low, high = float(quantiles[:, 0].min()), float(quantiles[:, -1].max())
         pad = 0.15 * (high - low) or max(0.1 * abs(low), 0.5)
         low, high = low - pad, high + pad
-        for name in ("state", "mean", *(f"{level:.0%}" for level in LEVELS)):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column(f"from {low:.2f} to {high:.2f}", no_wrap=True)
+        for name, width in zip(plain, widths, strict=True):
+            table.add_column(name, justify="right", min_width=width, no_wrap=True)
+        if room >= LEAST_PICTURE:
+            table.add_column(f"from {low:.2f} to {high:.2f}", no_wrap=True)
         if errors is not None:
             table.add_column("‖ΔU‖²", justify="right", no_wrap=True)
             table.add_column("Cramér", justify="right", no_wrap=True)
-        for x in range(solution.mrp.num_states):
-            cells = [str(x), f"{solution.mean[x]:.3f}", *(f"{q:.3f}" for q in quantiles[x])]
-            cells.append(text_histogram(distributions[x], low, high, picture_width))
+        for x in shown:
+            row = cells[x]
+            if room >= LEAST_PICTURE:
+                row.append(text_histogram(distributions[x], low, high, room))
             if errors is not None:
-                cells += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[0, x]:.1e}"]
-            table.add_row(*cells)
+                row += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[0, x]:.1e}"]
+
+            table.add_row(*row)
         console.print(table)
-        certificate, found = solution.certificate, solution.fixed_point
+        if solution.mrp.num_states > SHOWN:
+            console.print(f"… and {solution.mrp.num_states - SHOWN:,} more states; --csv FILE has all")
+        certificate, fixed = solution.certificate, solution.fixed_point
         console.print(
-            f"fixed point by {found.method}: {found.iterations} iterations, residual {found.residual:.1e},"
-            f" {found.seconds:.2g} s; products with coefficients: {solution.operator.structure}"
+            f"fixed point by {fixed.method}: {fixed.iterations} iterations, residual {fixed.residual:.1e},"
+            f" {fixed.seconds:.2g} s; products with coefficients: {solution.operator.structure}"
         )
         console.print(
             f"largest regression error {solution.coefficients.max_error:.1e}, operator norm"
@@ -175,6 +237,14 @@ class Solve:
             console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
         if self.plot is not None:
             console.print(f"figure: {self.plot}")
+
+
+def _cell(found: pd.DataFrame, name: str, x: int) -> str:
+    """A number, with its interval below it if it has one."""
+    number = f"{found[name][x]:.3f}"
+    if name + LOW not in found:
+        return number
+    return f"{number}\n[dim]{found[name + LOW][x]:.2f} to {found[name + HIGH][x]:.2f}[/]"
 
 
 def text_histogram(distribution: AtomicDistribution, low: float, high: float, width: int) -> str:

@@ -1,0 +1,1 @@
+"""Models that are not ours: from files, graphs, Gymnasium's tables and logs of what happened."""

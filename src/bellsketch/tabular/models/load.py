@@ -1,0 +1,63 @@
+"""A model by name or by file, whatever it is."""
+
+import dataclasses
+from pathlib import Path
+
+from bellsketch.core.errors import InputError
+from bellsketch.tabular import environments
+from bellsketch.tabular.models.arrays_file import read_npz
+from bellsketch.tabular.models.gymnasium_table import PREFIX, read_gymnasium
+from bellsketch.tabular.models.log import Log, read_log
+from bellsketch.tabular.models.named import NamedDecisions, NamedModel, Policy
+from bellsketch.tabular.models.toml_file import read_toml
+from bellsketch.tabular.mrp import MRP
+
+
+def load_model(name: str, *, discount: float | None = None, policy: str | Policy | None = None) -> NamedModel:
+    """A model by what it is called.
+
+    Args:
+      name: an environment of the paper's, such as ``random_chain``; ``gym:FrozenLake-v1``, or another of Gymnasium's
+        with a table; a file: ``.toml``, ``.npz``, or ``.csv`` with a log of transitions.
+      discount: γ, instead of the file's own, or of 0.9.
+      policy: for models with actions: ``uniform``, or for each state an action or the share of each.
+    """
+    path = Path(name)
+    if name.startswith(PREFIX):
+        return read_gymnasium(name.removeprefix(PREFIX), _default(discount)).under(policy)
+    if path.suffix == ".toml":
+        decisions = read_toml(_there(path))
+        return _with_discount(decisions, discount).under(policy)
+    if policy is not None:
+        raise InputError(f"policy={policy!r}: {name} has no actions; leave it out")
+    if path.suffix == ".csv":
+        return load_log(name).model(_default(discount))
+    if path.suffix == ".npz":
+        found = read_npz(_there(path))
+        return found if discount is None else NamedModel(_rediscounted(found.mrp, discount), found.names)
+    mrp = environments.make(name, _default(discount))
+    return NamedModel(mrp, tuple(map(str, range(mrp.num_states))))
+
+
+def load_log(name: str) -> Log:
+    """A log of transitions."""
+    return read_log(_there(Path(name)))
+
+
+def _default(discount: float | None) -> float:
+    return environments.DISCOUNT if discount is None else discount
+
+
+def _with_discount(decisions: NamedDecisions, discount: float | None) -> NamedDecisions:
+    return decisions if discount is None else dataclasses.replace(decisions, discount=discount)
+
+
+def _rediscounted(mrp: MRP, discount: float) -> MRP:
+    o = mrp.outcomes
+    return MRP._from_arrays(o.state, o.successor, o.probability, mrp.rewards, o.reward, mrp.num_states, discount)
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    return path

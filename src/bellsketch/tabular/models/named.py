@@ -1,0 +1,96 @@
+"""Models whose states and actions have names: what can happen, and what a policy makes of it."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.tabular.mrp import MRP
+
+END = "end"
+"""The next state of what terminates."""
+UNIFORM = "uniform"
+"""The policy that takes every action of a state equally often."""
+ONLY = ""
+"""The action of a state that has no choice."""
+
+Outcome = tuple[float, Any, str]
+"""Probability, reward, and the name of the next state, or :data:`END`."""
+Policy = Mapping[str, str | Mapping[str, float]]
+"""For each state an action, or the share of each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedModel:
+    """An MRP, and what its states are called."""
+
+    mrp: MRP
+    names: tuple[str, ...]
+
+    def state(self, name: str) -> int:
+        """The number of a state."""
+        if name not in self.names:
+            raise UnknownNameError("state", name, self.names)
+        return self.names.index(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedDecisions:
+    """What each action brings in each state. States may differ in their actions."""
+
+    outcomes: Mapping[str, Mapping[str, tuple[Outcome, ...]]]
+    discount: float
+    policy: Policy = dataclasses.field(default_factory=dict)
+    """That whoever wrote the model had in mind; may leave states out."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of states."""
+        return tuple(self.outcomes)
+
+    def under(self, policy: str | Policy | None = None) -> NamedModel:
+        """The model of following a policy: ``uniform``, one by name of state, or the model's own."""
+        if isinstance(policy, str):
+            if policy != UNIFORM:
+                raise UnknownNameError("policy", policy, [UNIFORM])
+            chosen: Policy = {name: _equally(actions) for name, actions in self.outcomes.items()}
+        else:
+            chosen = self.policy if policy is None else policy
+        if unknown := [name for name in chosen if name not in self.outcomes]:
+            raise UnknownNameError("state in policy", unknown[0], self.outcomes)
+        return named_model({name: self._mixed(name, chosen.get(name)) for name in self.outcomes}, self.discount)
+
+    def _mixed(self, name: str, chosen: str | Mapping[str, float] | None) -> list[Outcome]:
+        actions = self.outcomes[name]
+        if chosen is None:
+            if len(actions) > 1:
+                raise InputError(
+                    f"policy: state {name!r} has the actions {', '.join(actions)}; say which is taken there, or pass"
+                    f" policy={UNIFORM!r}"
+                )
+            chosen = next(iter(actions))
+        shares = {chosen: 1.0} if isinstance(chosen, str) else chosen
+        if unknown := [action for action in shares if action not in actions]:
+            raise UnknownNameError(f"action of state {name!r}", unknown[0], actions)
+        return [(share * p, reward, y) for action, share in shares.items() for p, reward, y in actions[action]]
+
+
+def _equally(actions: Mapping[str, Any]) -> dict[str, float]:
+    return dict.fromkeys(actions, 1 / len(actions))
+
+
+def named_model(outcomes: Mapping[str, Iterable[Outcome]], discount: float) -> NamedModel:
+    """From what can happen in each state, by name."""
+    names = tuple(outcomes)
+    if END in names:
+        raise InputError(f"state {END!r}: is what comes after the last one; call the state something else")
+    number: dict[str, int] = {name: place for place, name in enumerate(names)}
+    rows = []
+    for name, listed in outcomes.items():
+        for probability, reward, following in listed:
+            if following != END and following not in number:
+                raise UnknownNameError(f"next state of {name!r}", str(following), [*names, END])
+            rows.append((number[name], probability, reward, number.get(following)))
+        if not rows or rows[-1][0] != number[name]:
+            raise InputError(f"state {name!r}: nothing can happen there; say what comes next, {END!r} if nothing does")
+    return NamedModel(MRP.from_outcomes(rows, discount, len(names)), names)
