@@ -195,15 +195,18 @@ class Solve:
         table = Table(title=escape(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         plain = [name for name in found.columns if not name.endswith((LOW, HIGH))]
         shown = range(min(len(found), SHOWN))
-        cells = [[escape(found["state"][x]), *(_cell(found, name, x) for name in plain[1:])] for x in shown]
-        columns = zip(plain, zip(*cells, strict=True), strict=True)
-        widths = [max(map(cell_len, (name, *column))) for name, column in columns]
-        room = min(console.width, 130) - sum(widths) - 2 * len(widths) - (3 if errors is None else 22)
+        for columns in (plain, [name for name in plain if name != "sd" and not name.startswith("CVaR")]):
+            cells = [[escape(found["state"][x]), *(_cell(found, name, x) for name in columns[1:])] for x in shown]
+            pairs = zip(columns, zip(*cells, strict=True), strict=True)
+            widths = [max(map(cell_len, (name, *column))) for name, column in pairs]
+            room = min(console.width, 130) - sum(widths) - 2 * len(widths) - (3 if errors is None else 24)
+            if room >= LEAST_PICTURE:  # or a narrow terminal shows fewer columns, and the files have all
+                break
         quantiles = distributions.quantile(np.array(LEVELS))
         low, high = float(quantiles[:, 0].min()), float(quantiles[:, -1].max())
         pad = 0.15 * (high - low) or max(0.1 * abs(low), 0.5)
         low, high = low - pad, high + pad
-        for name, width in zip(plain, widths, strict=True):
+        for name, width in zip(columns, widths, strict=True):
             table.add_column(name, justify="right", min_width=width, no_wrap=True)
         if room >= LEAST_PICTURE:
             table.add_column(f"from {low:.2f} to {high:.2f}", no_wrap=True)
