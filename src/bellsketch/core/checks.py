@@ -1,16 +1,23 @@
 """Checks of arguments that several modules share."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from bellsketch.core.errors import InputError
+from bellsketch.core.errors import InputError, UnknownNameError
 
 
 def positive_count(num_features: int) -> None:
     """Raise unless there is at least one feature."""
     if num_features < 1:
         raise InputError(f"num_features={num_features}: a feature map needs at least one feature (m ≥ 1)")
+
+
+def known_keys(where: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise at the first key that nobody knows, and name the nearest."""
+    if unknown := [key for key in given if key not in known]:
+        raise UnknownNameError(f"key in {where}", unknown[0], known)
 
 
 def increasing(name: str, values: Any, *, at_least: int) -> np.ndarray:

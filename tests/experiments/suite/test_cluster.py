@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pandas as pd
 import pytest
@@ -162,6 +163,12 @@ class TestBadInput:
         with pytest.raises(bs.InputError) as raised:
             cluster.slots(ray, Resources(cores=3, gpus=1))
         assert "a job needs 3 cores, 1 GPU, and no node of 3 has that; the largest has 1 core" in str(raised.value)
+
+    def test_no_node_has_a_core(self):
+        """As of a head alone: what there is must be said, not checked."""
+        alone = types.SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": {"memory": 2e9}}])
+        with pytest.raises(bs.InputError, match="the largest has 0 cores, 2 GB of memory"):
+            cluster.slots(alone, Resources())
 
     def test_places(self, nodes):
         assert cluster.slots(ray, Resources(cores=1)) == 2

@@ -19,14 +19,13 @@ import jax
 from bellsketch.core.errors import BusyError, InputError, NodeError
 from bellsketch.experiments.suite.directory import SuiteDirectory, open_suite
 from bellsketch.experiments.suite.jobs import Job
-from bellsketch.experiments.suite.suite import Resources
+from bellsketch.experiments.suite.suite import Resources, in_words
 from bellsketch.runs.claimed_directory import CONFIG, wait_until_free
 from bellsketch.runs.provenance import commit
 
 TRIES = 2
 """Failures of a job after which it is given up. A node that dies is not the job's failure."""
 PATIENCE = 60.0
-
 """Seconds for a job's last process to let go of its directory: it may outlive its node for a moment."""
 SHARE_OF_GPU = 0.9
 """Of a job's part of the GPU's memory, that JAX takes; the rest is for CUDA itself."""
@@ -85,7 +84,7 @@ def slots(ray: Any, resources: Resources) -> int:
         largest: dict[str, float] = max(
             nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)), default={}
         )
-        there = Resources(largest.get("CPU", 0.0), largest.get("GPU", 0.0), round(largest.get("memory", 0.0) / 1e9))
+        there = in_words(largest.get("CPU", 0.0), largest.get("GPU", 0.0), round(largest.get("memory", 0.0) / 1e9))
         raise InputError(
             f"resources: a job needs {resources}, and no node of {len(nodes)} has that; the largest has {there}. Ask"
             " for less with --cores, --gpus and --memory-gb, or let a larger node join"
@@ -141,7 +140,7 @@ class _Crew:
             num_gpus=suite.resources.gpus,
             memory=int(suite.resources.memory_gb * 1e9) or None,
             max_calls=1,  # a process for each job: JAX gives a GPU's memory back only when its process ends
-            max_retries=0,  # since Ray does not tell a job that crashes from a node that dies
+            max_retries=0,  # Ray would retry jobs that crash as often as jobs whose node died
         )(work)
         self._source = _source()
         self.at_work: dict[Any, Job] = {}
@@ -150,7 +149,6 @@ class _Crew:
 
     def submit(self, job: Job) -> None:
         attempt = self._directory.submit(job)
-
         self.at_work[self._remote.remote(self._directory.path.resolve(), job, attempt, self._source)] = job
 
     def collect(self, seconds: float) -> None:

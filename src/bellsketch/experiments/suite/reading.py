@@ -2,16 +2,17 @@
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bellsketch.core.checks import known_keys
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep.environments.games import GAMES
 from bellsketch.deep.run_directory import CHECKPOINT_SECONDS
 from bellsketch.experiments.deep_comparison import GAMES as MINATAR
 from bellsketch.experiments.suite.suite import FigureGrid, Resources, Setting, Suite, TrainingGrid, agents
+from bellsketch.runs.files import read_toml
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "atari57": GAMES,
@@ -53,7 +54,7 @@ def read_table(table: Mapping[str, Any], presets: Mapping[str, Suite], name: str
     if "seeds" in given:
         given["seeds"] = seeds(given["seeds"])
     if missing := [key for key in ("settings", "environments") if key not in given]:
-        _check_keys(given, [*GRID_KEYS, *ABOUT], "a suite")
+        known_keys("a suite", given, [*GRID_KEYS, *ABOUT])
         word = "agents" if missing[0] == "settings" else missing[0]
         raise InputError(f"{word}: is missing; write for example {EXAMPLES[word]}, or extends = 'minatar'")
     return Suite(grid=_part(TrainingGrid, given, "a suite", ("agents", *ABOUT)), **about)
@@ -61,10 +62,7 @@ def read_table(table: Mapping[str, Any], presets: Mapping[str, Suite], name: str
 
 def read_file(path: Path, presets: Mapping[str, Suite]) -> Suite:
     """A suite from a TOML file."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
+    table = read_toml(path)
     try:
         return read_table(table, presets, path.stem)
     except InputError as error:
@@ -76,7 +74,6 @@ def environments(names: Any) -> tuple[str, ...]:
     listed = [names] if isinstance(names, str) else names
     if not isinstance(listed, list | tuple) or any(not isinstance(name, str) for name in listed):
         raise InputError(f"environments={names!r}: write a list, such as {EXAMPLES['environments']}")
-
     return tuple(member for name in listed for member in GROUPS.get(name, (name,)))
 
 
@@ -119,13 +116,8 @@ def _part(kind: Any, given: Any, where: str, also: Sequence[str] = ()) -> Any:
     if not isinstance(given, dict):
         raise InputError(f"{where}={given!r}: write a table with keys")
     known = [field.name for field in dataclasses.fields(kind)]
-    _check_keys(given, [*known, *also], where)
+    known_keys(where, given, [*known, *also])
     return kind(**{name: _checked(name, value) for name, value in given.items()})
-
-
-def _check_keys(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
-    if unknown := [key for key in given if key not in known]:
-        raise UnknownNameError(f"key in {where}", unknown[0], known)
 
 
 def _checked(name: str, value: Any) -> Any:

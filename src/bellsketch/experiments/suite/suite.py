@@ -39,8 +39,13 @@ class Resources:
             raise InputError(f"resources.gpus={self.gpus}: more than one must be a whole number")
 
     def __str__(self) -> str:
-        parts = [f"{self.cores:g} core{'s' * (self.cores != 1)}", f"{self.gpus:g} GPU" if self.gpus else ""]
-        return ", ".join(filter(None, [*parts, f"{self.memory_gb:g} GB of memory" if self.memory_gb else ""]))
+        return in_words(self.cores, self.gpus, self.memory_gb)
+
+
+def in_words(cores: float, gpus: float, memory_gb: float) -> str:
+    """What there is, or is needed, of a node."""
+    parts = [f"{cores:g} core{'s' * (cores != 1)}", f"{gpus:g} GPU" if gpus else ""]
+    return ", ".join(filter(None, [*parts, f"{memory_gb:g} GB of memory" if memory_gb else ""]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from bellsketch.tabular.models.arrays_file import read_npz
 from bellsketch.tabular.models.gymnasium_table import PREFIX, read_gymnasium
 from bellsketch.tabular.models.log import Log, read_log
 from bellsketch.tabular.models.named import NamedDecisions, NamedModel, Policy
-from bellsketch.tabular.models.toml_file import read_toml
+from bellsketch.tabular.models.toml_file import read_model
 from bellsketch.tabular.mrp import MRP
 
 
@@ -26,7 +26,7 @@ def load_model(name: str, *, discount: float | None = None, policy: str | Policy
     if name.startswith(PREFIX):
         return read_gymnasium(name.removeprefix(PREFIX), _default(discount)).under(policy)
     if path.suffix == ".toml":
-        decisions = read_toml(_there(path))
+        decisions = read_model(_there(path))
         return _with_discount(decisions, discount).under(policy)
     if policy is not None:
         raise InputError(f"policy={policy!r}: {name} has no actions; leave it out")

@@ -3,15 +3,16 @@
 See docs/models.md for the format.
 """
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import scipy.stats
 
+from bellsketch.core.checks import known_keys
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.runs.files import read_toml
 from bellsketch.tabular.models.named import END, ONLY, NamedDecisions, Outcome
 
 KEYS = ("discount", "states", "policy")
@@ -19,12 +20,9 @@ STATE_KEYS = ("reward", "next", "outcomes", "actions")
 OUTCOME_KEYS = ("probability", "reward", "next")
 
 
-def read_toml(path: Path) -> NamedDecisions:
+def read_model(path: Path) -> NamedDecisions:
     """The model in a file."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
+    table = read_toml(path)
     try:
         return read_table(table)
     except InputError as error:
@@ -33,7 +31,7 @@ def read_toml(path: Path) -> NamedDecisions:
 
 def read_table(table: Mapping[str, Any]) -> NamedDecisions:
     """The model that a file says."""
-    _check_keys("the file", table, KEYS)
+    known_keys("the file", table, KEYS)
     for key in ("discount", "states"):
         if key not in table:
             raise InputError(f"{key}: is missing; write for example {EXAMPLES[key]}")
@@ -52,7 +50,7 @@ EXAMPLES = {
 
 def _actions(where: str, state: Mapping[str, Any]) -> dict[str, tuple[Outcome, ...]]:
     """What each action brings; a state without actions has one that has no name."""
-    _check_keys(where, state, STATE_KEYS)
+    known_keys(where, state, STATE_KEYS)
     if "actions" not in state:
         return {ONLY: _outcomes(where, state)}
     if len(state) > 1:
@@ -80,7 +78,7 @@ def _outcomes(where: str, state: Mapping[str, Any]) -> tuple[Outcome, ...]:
         if not isinstance(listed, list):
             raise InputError(f"{where}.outcomes={listed!r}: write [[{where}.outcomes]] for each")
         return tuple(_outcome(f"{where}.outcomes[{i}]", _table(where, entry)) for i, entry in enumerate(listed))
-    _check_keys(where, state, ("reward", "next"))
+    known_keys(where, state, ("reward", "next"))
     reward = read_reward(f"{where}.reward", state.get("reward", 0.0))
     following = state.get("next", END)
     following = {following: 1.0} if isinstance(following, str) else _table(f"{where}.next", following)
@@ -88,7 +86,7 @@ def _outcomes(where: str, state: Mapping[str, Any]) -> tuple[Outcome, ...]:
 
 
 def _outcome(where: str, entry: Mapping[str, Any]) -> Outcome:
-    _check_keys(where, entry, OUTCOME_KEYS)
+    known_keys(where, entry, OUTCOME_KEYS)
     if "probability" not in entry:
         raise InputError(f"{where}: has no probability; write for example probability = 0.5")
     reward = read_reward(f"{where}.reward", entry.get("reward", 0.0))
@@ -100,7 +98,7 @@ def read_reward(where: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return _number(where, value)
     if "values" in value:
-        _check_keys(where, value, ("values", "probabilities"))
+        known_keys(where, value, ("values", "probabilities"))
         values = value["values"]
         if not isinstance(values, list) or not values:
             raise InputError(f"{where}.values={values!r}: write a list of numbers")
@@ -131,11 +129,6 @@ def _table(where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{where}={value!r}: write a table, such as {{ name = 0.5, end = 0.5 }}")
     return value
-
-
-def _check_keys(where: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    if unknown := [key for key in given if key not in known]:
-        raise UnknownNameError(f"key in {where}", unknown[0], known)
 
 
 def _number(where: str, value: Any) -> float:
