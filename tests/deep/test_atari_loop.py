@@ -8,6 +8,7 @@ import bellsketch as bs
 import tiny
 from bellsketch.deep.environments import atari
 from bellsketch.deep.environments.atari import grey_and_small
+from bellsketch.deep.environments.step import Step
 from bellsketch.deep.run import load_run, run_training
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
@@ -30,23 +31,19 @@ ATARI = {
 def watched(setup):
     """A runner whose environments write down what they show."""
     shown, taken, environments = [], [], setup.runner.environments
-    reset, send, recv = environments._reset, environments._send, environments._recv
+    reset, step = environments._reset, environments._step
 
     def watch(seeds):
         observation = reset(seeds)
         shown.append((observation, np.ones(8, bool), np.zeros(8), np.ones(8), np.zeros(8, bool)))
         return observation
 
-    def watch_send(actions):
+    def watch_step(actions, first):
         taken.append(actions)
-        send(actions)
+        shown.append(tuple(step(actions, first)))
+        return Step(*shown[-1])
 
-    def watch_recv(first):
-        step = recv(first)
-        shown.append(tuple(step))
-        return step
-
-    environments._reset, environments._send, environments._recv = watch, watch_send, watch_recv
+    environments._reset, environments._step = watch, watch_step
     return shown, taken
 
 

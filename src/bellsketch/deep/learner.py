@@ -73,10 +73,11 @@ class Learner:
             loss, gradient = jax.value_and_grad(mean_loss)(parameters, given)
             # With nothing to learn from yet, what the loss is of may be anything, and its gradient not a number.
             gradient = jax.tree.map(lambda g: jnp.where(given[-1] > 0, g, 0.0), gradient)
+            # Clipped gradients that are finite lead to parameters that are. The norm is needed for clipping anyway, and
+            # known before parameters change, so that choosing between them and the old ones takes no pass of its own.
+            finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradient))
             changes, optimiser = self._optimiser.update(gradient, optimiser, parameters)
             parameters = optax.apply_updates(parameters, changes)
-            # Whatever is wrong with a gradient is wrong with the parameters that follow from it.
-            finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(parameters))
             return _choose(finite, (parameters, optimiser, updates + 1), now), LearnerInfo(loss, finite)
 
         # Weights are summed here, not in each step, where devices that share a batch would have to agree on it.

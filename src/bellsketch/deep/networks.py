@@ -94,11 +94,16 @@ class Torso(eqx.Module):
             x = x / 255
         convolutions, layers = jax.tree.map(lambda w: w.astype(precision), (self.convolutions, self.layers))
         for layer, (_, size, stride) in zip(convolutions, self.patches, strict=True):
-            x = jax.nn.relu(jax.vmap(jax.vmap(layer))(patches(x, size, stride)))
+            x = jax.nn.relu(linear(layer, patches(x, size, stride)))
         x = x.ravel()
         for layer in layers:
-            x = jax.nn.relu(layer(x))
+            x = jax.nn.relu(linear(layer, x))
         return x.astype(jnp.float32)
+
+
+def linear(layer: eqx.nn.Linear, inputs: Float[Array, "*b i"]) -> Float[Array, "*b o"]:
+    """A layer applied along the last axis. Inputs come first in the product, or a batch of them would be transposed."""
+    return inputs @ layer.weight.T + layer.bias
 
 
 def patches(image: Float[Array, "h w c"], size: int, stride: int = 1) -> Float[Array, "i j k"]:
@@ -136,4 +141,4 @@ class HeadedTorso(eqx.Module):
         self.head = eqx.nn.Linear(self.torso.width, num_actions * num_outputs, key=key_head)
 
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, "a k"]:
-        return self.head(self.torso(observation)).reshape(self.shape)
+        return linear(self.head, self.torso(observation)).reshape(self.shape)

@@ -134,12 +134,19 @@ class Comparison:
             name: bootstrap(rng, interquartile_mean, table) for name, table in self.normalised(records, kind).items()
         }
 
-    def contrast(self, records: pd.DataFrame, statistic: Statistic, *names: str, kind: str = "training") -> Estimate:
-        """A statistic of the interquartile means of some contenders, such as their difference."""
+    def contrast(
+        self,
+        records: pd.DataFrame,
+        statistic: Statistic,
+        *names: str,
+        kind: str = "training",
+        aggregate: Statistic = interquartile_mean,
+    ) -> Estimate:
+        """A statistic of the interquartile means of some contenders, or of another aggregate, such as a difference."""
         tables = self.normalised(records, kind)
         return bootstrap(
             np.random.default_rng(BOOTSTRAP_SEED),
-            lambda *drawn: statistic(*map(interquartile_mean, drawn)),
+            lambda *drawn: statistic(*map(aggregate, drawn)),
             *(tables[name] for name in names),
         )
 

@@ -43,6 +43,11 @@ def interquartile_mean(scores: Float[np.ndarray, "*b s k"]) -> Any:
     return np.where(np.isnan(flat).any(axis=-1), np.nan, scipy.stats.trim_mean(flat, 0.25, axis=-1))[()]
 
 
+def run_mean(scores: Float[np.ndarray, "*b s k"]) -> Any:
+    """Of all runs, whatever their game."""
+    return scores.mean(axis=(-2, -1))
+
+
 def seed_mean(scores: Float[np.ndarray, "*b s k"]) -> Any:
     """Of each game."""
     return scores.mean(axis=-2)

@@ -15,7 +15,7 @@ from bellsketch.core.projections import midpoint_levels
 from bellsketch.core.risk import MEAN, Criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.qr_dqn import equally_likely, mean_criterion, quantile_huber
-from bellsketch.deep.networks import Torso, TorsoOptions
+from bellsketch.deep.networks import Torso, TorsoOptions, linear
 from bellsketch.deep.transition import Transition
 
 SHOWN_LEVELS = midpoint_levels(64)
@@ -47,8 +47,8 @@ class QuantileNetwork(eqx.Module):
     def __call__(self, observation: Any, levels: Float[Array, " n"]) -> Float[Array, "a n"]:
         frequencies = jnp.arange(1, self.num_cosines + 1)
         cosines = jnp.cos(jnp.pi * frequencies * levels[:, None])
-        embedded = jax.nn.relu(jax.vmap(self.embedding)(cosines))
-        return jax.vmap(self.head)(self.torso(observation) * embedded).T
+        embedded = jax.nn.relu(linear(self.embedding, cosines))
+        return linear(self.head, self.torso(observation) * embedded).T
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import ale_py
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 from bellsketch.core.arrays import Array
 from bellsketch.core.errors import InputError, UnknownNameError
@@ -85,11 +85,8 @@ class AtariEnvironments(VectorEnvironments):
         self._lives = info["lives"]
         return observation[:, 0]
 
-    def _send(self, actions: Int[np.ndarray, " e"]) -> None:
-        self._vector.send(actions)
-
-    def _recv(self, first: np.ndarray) -> Step:
-        observation, reward, terminated, truncated, info = self._vector.recv()
+    def _step(self, actions: Int[np.ndarray, " e"], first: Bool[np.ndarray, " e"]) -> Step:
+        observation, reward, terminated, truncated, info = self._vector.step(actions)
         stops = terminated | ((info["lives"] < self._lives) & ~first)
         self._lives = info["lives"]
         return Step(

@@ -8,7 +8,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Int, UInt8
+from jaxtyping import Bool, Int, UInt8
 
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.step import Space, Step
@@ -48,7 +48,7 @@ class HostEnvironments(VectorEnvironments):
         """
         super().__init__(name, num_environments)
         self.options, self.wrappers = dict(options or {}), tuple(wrappers)
-        self._renders, self._asynchronous = render, asynchronous
+        self._renders = render
         # Spawned, since a fork of a process that runs JAX's threads can hang.
         vector = {"context": "spawn"} if asynchronous else {}
         self._vector: Any = gymnasium.make_vec(  # Gymnasium's annotations leave out half of what it does
@@ -70,7 +70,6 @@ class HostEnvironments(VectorEnvironments):
         self._first_action = int(actions.start)
         box: Any = self._vector.single_observation_space
         self.space = Space(box.shape, np.uint8 if box.dtype == np.uint8 else np.float32, int(actions.n))
-        self._actions = np.zeros(num_environments, np.int64)
         self._warned = False
         spec: Any = self._vector.spec
         limit = self.options.get("max_episode_steps", spec.max_episode_steps)
@@ -84,14 +83,8 @@ class HostEnvironments(VectorEnvironments):
     def _reset(self, seeds: list[int]) -> np.ndarray:
         return self._stored(self._vector.reset(seed=seeds)[0])
 
-    def _send(self, actions: Int[np.ndarray, " e"]) -> None:
-        self._actions = actions + self._first_action
-        if self._asynchronous:
-            self._vector.step_async(self._actions)
-
-    def _recv(self, first: np.ndarray) -> Step:
-        took = self._vector.step_wait() if self._asynchronous else self._vector.step(self._actions)
-        observation, reward, terminated, truncated, _ = took
+    def _step(self, actions: Int[np.ndarray, " e"], first: Bool[np.ndarray, " e"]) -> Step:
+        observation, reward, terminated, truncated, _ = self._vector.step(actions + self._first_action)
         return Step(
             self._stored(observation),
             first,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import final
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Bool, Int, UInt8
 
 from bellsketch.core.arrays import Array
 from bellsketch.core.errors import InputError
@@ -13,10 +13,7 @@ from bellsketch.deep.environments.step import Space, Step
 
 
 class VectorEnvironments(ABC):
-    """An episode's last observation is shown before the next episode starts; see :class:`Step`.
-
-    Between :meth:`send` and :meth:`recv` they may be at work while the caller does something else.
-    """
+    """An episode's last observation is shown before the next episode starts; see :class:`Step`."""
 
     space: Space
     max_episode_steps: int | None
@@ -41,40 +38,23 @@ class VectorEnvironments(ABC):
         return self._last
 
     @final
-    def send(self, actions: Int[Array, " e"]) -> None:
-        """Begin a step of each. Where an episode had ended the action is ignored and another starts."""
+    def step(self, actions: Int[Array, " e"]) -> Step:
+        """A step of each. Where an episode had ended the action is ignored and another starts."""
         if self._last is None:
             raise InputError("step before any episode has started: call reset(seed) first")
         actions = np.asarray(actions, np.int64)
         if actions.shape != (self.num_environments,):
             raise InputError(f"actions of shape {actions.shape}: pass one for each of {self.num_environments}")
-        self._send(actions)
-
-    @final
-    def recv(self) -> Step:
-        """Wait for the end of the step."""
-        if self._last is None:
-            raise InputError("recv before any episode has started: call reset(seed) first")
-        self._last = self._recv(self._last.ended)
+        self._last = self._step(actions, self._last.ended)
         return self._last
-
-    @final
-    def step(self, actions: Int[Array, " e"]) -> Step:
-        """Both."""
-        self.send(actions)
-        return self.recv()
 
     @abstractmethod
     def _reset(self, seeds: list[int]) -> np.ndarray:
         """What is shown first."""
 
     @abstractmethod
-    def _send(self, actions: Int[np.ndarray, " e"]) -> None:
-        """Begin."""
-
-    @abstractmethod
-    def _recv(self, first: np.ndarray) -> Step:
-        """Wait. Where episodes start the flag is given."""
+    def _step(self, actions: Int[np.ndarray, " e"], first: Bool[np.ndarray, " e"]) -> Step:
+        """Of each; where episodes start the flag is given."""
 
     @abstractmethod
     def save(self) -> bytes | None:

@@ -137,16 +137,21 @@ class HostedRunner:
         if not vector_steps:
             return state
         state, action = self._choose(state)
-        for taken in range(1, vector_steps + 1):
-            self.environments.send(np.asarray(action).ravel())
-            if learn_every is not None and taken % learn_every == 0:
-                state = self.update(state)
-            after = self._by_seed(self.environments.recv())
-            if taken < vector_steps:
-                state, action = self._turn(state, action, after)
-            else:
-                state = self._record(state, action, after)
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            for taken in range(1, vector_steps + 1):
+                # Sending off updates takes the host as long as some of them take the device: not before it can play.
+                played = beside.submit(self._step, action)
+                if learn_every is not None and taken % learn_every == 0:
+                    state = self.update(state)
+                if taken < vector_steps:
+                    state, action = self._turn(state, action, played.result())
+                else:
+                    state = self._record(state, action, played.result())
         return state
+
+    def _step(self, action: jax.Array) -> Step:
+        """What the environments answer, once the device has chosen."""
+        return self._by_seed(self.environments.step(np.asarray(action).ravel()))
 
     def _of_seeds(self, part: Callable[..., Any]) -> Callable[..., Any]:
         """For all of them, from what the host gave to a state, or a state and actions, that lie where they should."""
