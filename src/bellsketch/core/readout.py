@@ -56,7 +56,7 @@ def fit_readout(
 
 @pytree
 class CriterionReadout:
-    """max_j ⟨β_j, U⟩ + b_j, which estimates a criterion max_j E[f_j(G)]; ``report`` says how well the f_j are fitted."""
+    """max_j ⟨β_j, U⟩ + b_j, an estimate of a criterion max_j E[f_j(G)]; ``report`` says how well the f_j are fitted."""
 
     weights: Float[Array, "j m"]
     offsets: Float[Array, " j"]
