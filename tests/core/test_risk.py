@@ -16,7 +16,9 @@ def test_of_a_distribution(distribution):
     z, p = distribution.locations, distribution.probabilities
     np.testing.assert_allclose(MEAN.of(distribution), distribution.mean, atol=1e-12)
     np.testing.assert_allclose(Exceeds(0.5).of(distribution), 1 - distribution.cdf(0.5), atol=1e-12)
-    np.testing.assert_allclose(ExponentialUtility(0.3).of(distribution), p @ (1 - np.exp(-0.3 * z)) / 0.3, rtol=1e-9)
+    np.testing.assert_allclose(
+        ExponentialUtility(0.3).of(distribution), p @ (1 - np.exp(-0.3 * z)) / 0.3, rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("level", [0.1, 0.7, 1.0])

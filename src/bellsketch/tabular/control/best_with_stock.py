@@ -34,7 +34,8 @@ class StockControl:
     policy: Int[np.ndarray, " k"]
     """The action of each state with stock."""
     value: float
-    """The criterion of the return from the start. Exact if stocks are, and if all has ended before the horizon."""
+    """The criterion of the return from the start. Exact if stocks are, and if all has ended before the horizon; of
+    coarse stocks what they pretend, and ``achieved`` says what comes of it."""
     criterion: Criterion
     num_features: int
 
@@ -50,6 +51,11 @@ class StockControl:
     def distribution(self) -> AtomicDistribution:
         """Of the return from the start."""
         return self.solution.distribution(0)
+
+    @property
+    def achieved(self) -> float:
+        """The criterion of ``distribution``."""
+        return float(self.criterion.of(self.distribution))
 
     def action(self, state: int, stock: float, time: int) -> int:
         """What to do in a state at a time: that of the nearest stock that can be reached there."""
@@ -82,7 +88,8 @@ def best_with_stock(
       criterion: as for :func:`policy_iteration`.
       start: where the return starts.
       horizon: steps after which the stock is forgotten; default: when γ^t falls below 1e-3, if not all has ended then.
-      resolution: stocks are remembered as multiples of this; default: exactly.
+      resolution: stocks are remembered as multiples of this; default: exactly. Make it finer until ``achieved``
+        agrees with ``value``.
       max_states: raise if there are more.
       num_features: m, for the distributions.
     """

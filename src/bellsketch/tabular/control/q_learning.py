@@ -64,16 +64,19 @@ class SketchQLearning(Algorithm):
         index, reward, successor = self.sampler(key_draw, visited)
         best = self._best(state.values, jnp.maximum(successor, 0) // self.num_actions)
         goes_on = (successor >= 0).astype(state.values.dtype)
-        old = state.values[visited]
-        goal = self.backups.targets(Transition(old, state.values[best], reward, index, goes_on))
+        before = jnp.asarray(state.values)
+        old = before[visited]
+        goal = self.backups.targets(Transition(old, before[best], reward, index, goes_on))
         new = old + self.step_size(state.count[visited])[:, None] * (goal - old)
-        values = state.values.at[visited].set(new)
-        position = state.position if self.synchronous else self._next(key_next, values, successor[0])
+        values = before.at[visited].set(new)
+        position = state.position
+        if not self.synchronous:
+            position = self._next(key_next, values, successor[0]).astype(position.dtype)
         return TDState(values, state.count.at[visited].add(1), position), Info(jnp.max(jnp.abs(new - old)))
 
-    def _best(self, values: Float[jax.Array, "p m"], state: Int[jax.Array, "..."]) -> Int[jax.Array, "..."]:
+    def _best(self, values: Float[Array, "p m"], state: Int[jax.Array, "..."]) -> Int[jax.Array, "..."]:
         """The pair of each of these states that is best by the readout."""
-        scores = self.action_values(values)[state]
+        scores = jnp.asarray(self.action_values(values))[state]
         return state * self.num_actions + jnp.argmax(scores, axis=-1).astype(state.dtype)
 
     def _next(self, key: jax.Array, values: Float[jax.Array, "p m"], successor: Int[jax.Array, ""]) -> jax.Array:
@@ -84,7 +87,7 @@ class SketchQLearning(Algorithm):
         explores = jax.random.uniform(key_explore) < self.exploration
         following = jnp.where(explores, anyhow, self._best(values, state))
         restart = jax.random.randint(key_restart, (), 0, self.num_pairs)
-        return jnp.where(successor < 0, restart, following).astype(jnp.int32)
+        return jnp.where(successor < 0, restart, following)
 
     def decode(self, state: TDState) -> AtomicDistribution:
         return self.decoder(state.values)
