@@ -94,6 +94,11 @@ class TestWeek:
 
     def test_ahead_it_plays_safe(self):
         best = bs.best_with_stock(self.MDP, "exceeds:90", 0)
+        assert np.all(best.action_values.max(axis=1) == best.action_values[np.arange(len(best.policy)), best.policy])
+        last = best.model.layer(DAYS - 1)  # what is left there is one choice
+        risky = np.where(best.model.stock[last] + 0.99**7 * 30 > 90, 0.3, 0.0)
+        risky[best.model.stock[last] + 0.99**7 * 2 > 90] = 1.0
+        np.testing.assert_allclose(best.action_values[last, 1], risky)
         assert best.action(DAYS - 1, 85.0, DAYS - 1) == 0
         assert best.action(DAYS - 1, 65.0, DAYS - 1) == 1
         with pytest.raises(bs.InputError, match="cannot be reached"):

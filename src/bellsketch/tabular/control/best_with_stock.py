@@ -36,6 +36,8 @@ class StockControl:
     value: float
     """The criterion of the return from the start. Exact if stocks are, and if all has ended before the horizon; of
     coarse stocks what they pretend, and ``achieved`` says what comes of it."""
+    action_values: Float[np.ndarray, "l a"]
+    """The best that can be made of the whole return after each action, for states before the horizon."""
     criterion: Criterion
     num_features: int
 
@@ -104,25 +106,21 @@ def best_with_stock(
         policy[model.layer(model.horizon)] = after.policy
         span = hull(span, after.evaluator.return_range)
     chosen = as_criterion(criterion, span)
-    values, choices = _induction(model, chosen, rest)
-    best = int(values.argmax())
-    policy[: len(choices)] = choices[:, best]
-    return StockControl(model, policy, float(values[best]), chosen, num_features)
+    values = _induction(model, chosen, rest)
+    best = values[..., int(values[0].max(axis=0).argmax())]
+    policy[: len(best)] = best.argmax(axis=1)
+    return StockControl(model, policy, float(best[0].max()), best, chosen, num_features)
 
 
-def _induction(
-    model: StockMDP, criterion: Criterion, rest: Float[np.ndarray, "s n"]
-) -> tuple[Float[np.ndarray, " j"], Int[np.ndarray, "k j"]]:
-    """The best E[f_j] from the start for each j, and the action of each state before the horizon that it takes."""
+def _induction(model: StockMDP, criterion: Criterion, rest: Float[np.ndarray, "s n"]) -> Float[np.ndarray, "l a j"]:
+    """The best E[f_j] after each action in each state before the horizon."""
     following, parts = np.zeros((0, criterion(np.zeros(1)).shape[1])), []
-    last = min(int(model.time[-1]), model.horizon - 1)
-    for time in range(last, -1, -1):
+    for time in range(min(int(model.time[-1]), model.horizon - 1), -1, -1):
         layer = model.layer(time)
         values = [_of_action(model, action, layer, criterion, rest, following) for action in model.mdp.actions]
-        stacked = np.stack(values)
-        parts.append(stacked.argmax(axis=0))
-        following = stacked.max(axis=0)
-    return following[0], np.concatenate(parts[::-1])
+        parts.append(np.stack(values, axis=1))
+        following = parts[-1].max(axis=1)
+    return np.concatenate(parts[::-1])
 
 
 def _of_action(
