@@ -1,7 +1,5 @@
 """Policies against linear programs, value iteration and exact return distributions of every policy."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +12,8 @@ NUM_STATES, NUM_ACTIONS = 3, 2
 
 
 @st.composite
-def mdps(draw: st.DrawFn) -> bs.MDP:
-    """Three states, two actions; reward and successor depend on each other, and some outcomes end."""
+def outcomes(draw: st.DrawFn) -> tuple[list, float]:
+    """Of three states and two actions; reward and successor depend on each other, and some outcomes end."""
     models = []
     for _ in range(NUM_ACTIONS):
         rows = []
@@ -27,7 +25,11 @@ def mdps(draw: st.DrawFn) -> bs.MDP:
             ]
         models.append(rows)
     discount = draw(st.sampled_from([0.5, 0.9]))
-    return bs.MDP([bs.MRP.from_outcomes(rows, discount, NUM_STATES) for rows in models])
+    return models, discount
+
+
+def make(drawn: tuple[list, float]) -> bs.MDP:
+    return bs.MDP([bs.MRP.from_outcomes(rows, drawn[1], NUM_STATES) for rows in drawn[0]])
 
 
 def optimal_values(mdp: bs.MDP) -> np.ndarray:
@@ -40,13 +42,10 @@ def optimal_values(mdp: bs.MDP) -> np.ndarray:
     return found.x
 
 
-def all_policies(mdp: bs.MDP) -> list[np.ndarray]:
-    return [np.array(p) for p in itertools.product(range(mdp.num_actions), repeat=mdp.num_states)]
-
-
 @settings(max_examples=12, deadline=None)
-@given(mdps())
-def test_best_in_the_mean(mdp):
+@given(outcomes())
+def test_best_in_the_mean(drawn):
+    mdp = make(drawn)
     found = bs.policy_iteration(mdp, num_features=30)
     optimal, width = optimal_values(mdp), found.evaluator.return_range.width
     np.testing.assert_allclose(mdp.mrp(found.policy).value, optimal, atol=1e-3 * width)
@@ -57,8 +56,9 @@ def test_best_in_the_mean(mdp):
 
 
 @settings(max_examples=6, deadline=None)
-@given(mdps())
-def test_pairs_are_one_action_and_then_the_policy(mdp):
+@given(outcomes())
+def test_pairs_are_one_action_and_then_the_policy(drawn):
+    mdp = make(drawn)
     policy = np.array([1, 0, 1])
     value = mdp.mrp(policy).value
     expected = np.stack([a.mean_rewards + mdp.discount * (a.transitions @ value) for a in mdp.actions], axis=1)
