@@ -42,7 +42,7 @@ def optimal_values(mdp: bs.MDP) -> np.ndarray:
     return found.x
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(outcomes())
 def test_best_in_the_mean(drawn):
     mdp = make(drawn)

@@ -37,10 +37,10 @@ def best_values(mdp):
 def test_the_values_of_the_optimal_policy(problem):
     mdp, control, coefficients, decoder = problem
     learner = bs.sketch_q_learning(mdp, coefficients, decoder, DECAY, control.solution.readout(lambda g: g))
-    states = bs.run(jax.random.split(jax.random.key(0), 8), learner, 30_000).state
+    states = bs.run(jax.random.split(jax.random.key(0), 4), learner, 20_000).state
     optimal = best_values(mdp)
     learnt = np.stack([learner.action_values(values) for values in states.values])
-    np.testing.assert_allclose(learnt.mean(axis=0), optimal, atol=0.04)
+    np.testing.assert_allclose(learnt.mean(axis=0), optimal, atol=0.07)
     np.testing.assert_allclose(learnt, np.broadcast_to(optimal, learnt.shape), atol=0.25)
     assert np.all(learnt.argmax(axis=-1) == optimal.argmax(axis=-1))
     sketch = states.values.mean(axis=0)
@@ -54,12 +54,12 @@ def test_along_a_trajectory(problem):
     mdp, control, coefficients, decoder = problem
     readout = control.solution.readout(lambda g: g)
     learner = bs.sketch_q_learning(mdp, coefficients, decoder, DECAY, readout, mode="trajectory", exploration=0.3)
-    state = bs.run(jax.random.key(0), learner, 100_000).state
+    state = bs.run(jax.random.key(0), learner, 60_000).state
     optimal = best_values(mdp)
     np.testing.assert_allclose(learner.action_values(state.values), optimal, atol=0.3)
     assert learner.policy(state).tolist() == optimal.argmax(axis=1).tolist()
     visits = state.count.reshape(optimal.shape)
-    assert visits.sum() == 100_000
+    assert visits.sum() == 60_000
     share = visits[np.arange(mdp.num_states), optimal.argmax(axis=1)].sum() / visits.sum()
     assert 0.6 < share < 0.85  # 0.8 where it goes on; every tenth step ends, and starts anywhere
 

@@ -42,10 +42,11 @@ class Histories:
 numbers = st.integers(-20, 40).map(lambda n: n / 4)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(numbers, numbers, numbers, st.sampled_from([0.2, 0.5, 0.75]), st.sampled_from([0.5, 0.9]), numbers)
 def test_better_than_all_that_remember_everything(safe, high, low, chance, discount, threshold):
     world = Histories(safe, high, low, chance, discount)
+    threshold += 0.1  # which no return equals: whether rounding lifts one above it is no question for a test
     for f in (lambda g: g > threshold, lambda g: -np.exp(-0.3 * g), lambda g: -np.abs(g - threshold)):
         found = bs.best_with_stock(world.mdp, f, 0)
         np.testing.assert_allclose(found.value, world.best(f), rtol=1e-9, atol=1e-9)

@@ -103,13 +103,14 @@ class Evaluator:
 
 def make_evaluator(mdp: MDP, criterion: Any, return_range: ReturnRange, settings: Settings) -> Evaluator:
     """An evaluator for returns in that range."""
+    chosen = as_criterion(criterion, return_range)
     features = settings.features
     if isinstance(features, str):
         features = make_features(features, return_range, settings.num_features)
     coefficients = fit_coefficients(
         features, return_range.grid(), mdp.rewards, (mdp.discount, 0.0), ridge=settings.ridge
     )
-    return Evaluator(mdp, as_criterion(criterion, return_range), return_range, coefficients, settings.ridge)
+    return Evaluator(mdp, chosen, return_range, coefficients, settings.ridge)
 
 
 def reach(mrp: MRP) -> ReturnRange:

@@ -150,17 +150,19 @@ class _Unrolling:
     def _merged(self, steps: list[_Steps], total: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """The states of the next layer, and where each outcome leads."""
         successor, stock = (np.concatenate([getattr(s, name) for s in steps]) for name in ("successor", "stock"))
-        goes_on = successor != TERMINAL
+        goes_on = np.flatnonzero(successor != TERMINAL)
         if self.resolution is None:
             scale = 10.0 ** np.ceil(np.log10(max(np.abs(stock).max(), 1e-300)))
-            key = np.round(stock / scale, DIGITS) * scale
+            key = np.round(stock / scale, DIGITS)  # only to compare: the stock itself is not rounded
         else:
-            key = np.round(stock / self.resolution) * self.resolution
-        merged, index = np.unique(np.stack([successor[goes_on], key[goes_on]]), axis=1, return_inverse=True)
+            key = stock = np.round(stock / self.resolution) * self.resolution
+        pairs = np.stack([successor[goes_on], key[goes_on]])
+        _, first, index = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+        kept = goes_on[first]
         target = np.full(successor.size, TERMINAL)
         target[goes_on] = total + index.ravel()
         cuts = np.cumsum([s.source.size for s in steps])[:-1]
-        return merged[0].astype(np.int64), merged[1], np.split(target, cuts)
+        return successor[kept], stock[kept], np.split(target, cuts)
 
     def _forget(self, first: int) -> None:
         """The model without stock, at the end."""
