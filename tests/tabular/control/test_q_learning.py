@@ -54,12 +54,14 @@ def test_along_a_trajectory(problem):
     mdp, control, coefficients, decoder = problem
     readout = control.solution.readout(lambda g: g)
     learner = bs.sketch_q_learning(mdp, coefficients, decoder, DECAY, readout, mode="trajectory", exploration=0.3)
-    state = bs.run(jax.random.key(0), learner, 60_000).state
+    states = bs.run(jax.random.split(jax.random.key(0), 6), learner, 50_000).state
     optimal = best_values(mdp)
-    np.testing.assert_allclose(learner.action_values(state.values), optimal, atol=0.3)
-    assert learner.policy(state).tolist() == optimal.argmax(axis=1).tolist()
-    visits = state.count.reshape(optimal.shape)
-    assert visits.sum() == 60_000
+    learnt = np.stack([learner.action_values(values) for values in states.values])
+    np.testing.assert_allclose(learnt.mean(axis=0), optimal, atol=0.2)
+    assert learnt.mean(axis=0).argmax(axis=1).tolist() == optimal.argmax(axis=1).tolist()
+    assert learner.policy(jax.tree.map(lambda leaf: leaf[0], states)).tolist() == learnt[0].argmax(axis=1).tolist()
+    assert states.count.sum() == 6 * 50_000
+    visits = states.count.sum(axis=0).reshape(optimal.shape)
     share = visits[np.arange(mdp.num_states), optimal.argmax(axis=1)].sum() / visits.sum()
     assert 0.6 < share < 0.85  # 0.8 where it goes on; every tenth step ends, and starts anywhere
 
