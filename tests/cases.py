@@ -82,3 +82,16 @@ def fitted(mrp: bs.MRP, num_features: int) -> bs.BellmanCoefficients:
     reach = 4.5 * np.sqrt(mrp.return_variance)
     span = bs.ReturnRange(float((mrp.value - reach).min()) - 0.1, float((mrp.value + reach).max()) + 0.1)
     return bs.fit_coefficients(bs.Sigmoid.from_range(span, num_features), span.grid(), mrp.rewards, (mrp.discount, 0.0))
+
+
+DAYS = 8
+
+
+def week(
+    days: int, safe: float = 10.0, high: float = 30.0, low: float = 2.0, chance: float = 0.3, discount: float = 0.99
+) -> bs.MDP:
+    """A state for each day, and on each a safe job (action 0) or a risky one (action 1)."""
+    following = [*range(1, days), None]
+    sure = [(day, 1.0, safe, y) for day, y in enumerate(following)]
+    risky = [row for d, y in enumerate(following) for row in ((d, chance, high, y), (d, 1 - chance, low, y))]
+    return bs.MDP([bs.MRP.from_outcomes(rows, discount) for rows in (sure, risky)])

@@ -1,6 +1,6 @@
 """Distributional reinforcement learning in the space of sketches: Bellman operators over mean embeddings."""
 
-from bellsketch.core import measures
+from bellsketch.core import measures, risk
 from bellsketch.core.coefficients import BellmanCoefficients, CoefficientFitter, fit_coefficients
 from bellsketch.core.distributions import AtomicDistribution, dirac
 from bellsketch.core.errors import (
@@ -37,7 +37,7 @@ from bellsketch.core.just_in_time import JustInTimeCoefficients
 from bellsketch.core.metrics import cramer, excess_cramer, kolmogorov, squared_embedding_error, wasserstein
 from bellsketch.core.projections import categorical_projection, quantile_projection
 from bellsketch.core.ranges import ReturnRange
-from bellsketch.core.readout import Readout, fit_readout
+from bellsketch.core.readout import CriterionReadout, Readout, fit_criterion, fit_readout
 from bellsketch.core.regression import FitReport, LinearFit, Regression
 from bellsketch.core.rewards import Reward, as_reward
 from bellsketch.core.structure import choose_form
@@ -45,6 +45,10 @@ from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
 from bellsketch.tabular.certificate import Certificate, CertifiedExpectation, indicator_bound
+from bellsketch.tabular.control.best_with_stock import StockControl, best_with_stock
+from bellsketch.tabular.control.policy_iteration import Control, policy_iteration
+from bellsketch.tabular.control.q_learning import SketchQLearning, sketch_q_learning
+from bellsketch.tabular.control.stock import StockMDP, with_stock
 from bellsketch.tabular.dirac import dirac_dp, dirac_td
 from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.fixed_point import FixedPoint, fixed_point
@@ -77,6 +81,8 @@ __all__ = [
     "Certificate",
     "CertifiedExpectation",
     "CoefficientFitter",
+    "Control",
+    "CriterionReadout",
     "Decoder",
     "DivergenceError",
     "Erf",
@@ -105,8 +111,11 @@ __all__ = [
     "Run",
     "Sigmoid",
     "SketchDP",
+    "SketchQLearning",
     "SketchTD",
     "Solution",
+    "StockControl",
+    "StockMDP",
     "Tanh",
     "ToleranceError",
     "TranslationFamily",
@@ -115,6 +124,7 @@ __all__ = [
     "WithConstant",
     "anchor_decoder",
     "as_reward",
+    "best_with_stock",
     "categorical_dp",
     "categorical_fixed_point",
     "categorical_projection",
@@ -133,6 +143,7 @@ __all__ = [
     "expectiles",
     "fine_decoder",
     "fit_coefficients",
+    "fit_criterion",
     "fit_readout",
     "fixed_point",
     "ground_truth",
@@ -148,17 +159,21 @@ __all__ = [
     "monte_carlo",
     "particle_dp",
     "particle_td",
+    "policy_iteration",
     "quantile_dp",
     "quantile_projection",
     "quantile_td",
+    "risk",
     "run",
     "sample_returns",
     "schedules",
     "sketch_dp",
     "sketch_operator",
+    "sketch_q_learning",
     "sketch_td",
     "skewness",
     "solve",
     "squared_embedding_error",
     "wasserstein",
+    "with_stock",
 ]

@@ -56,6 +56,28 @@ def test_options_reach_the_solver(capsys):
     assert record["discount"] == 0.5
 
 
+DEAL = """
+discount = 0.5
+[states.deal.actions.safe]
+reward = 1
+[states.deal.actions.bold]
+reward = { values = [0, 3] }
+"""
+
+
+def test_the_best_policy_is_shown(capsys, tmp_path):
+    deal = tmp_path / "deal.toml"
+    deal.write_text(DEAL)
+    record = solve_json(capsys, str(deal), "--policy", "optimal")
+    assert record["actions"] == ["bold"]
+    np.testing.assert_allclose(record["mean"], [1.5], atol=1e-3)
+    assert "action" not in record["answers"]
+    assert main(["solve", str(deal), "--policy", "optimal", "--risk", "exceeds:0.5"]) == 0
+    shown = capsys.readouterr().out
+    assert "safe" in shown
+    assert "of what is still to come" in shown
+
+
 def test_table_and_picture(capsys, tmp_path):
     picture = tmp_path / "deep" / "tree.png"
     assert main(["solve", "tree", "--truth", "--plot", str(picture)]) == 0

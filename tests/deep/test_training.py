@@ -14,7 +14,6 @@ import pytest
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
-from bellsketch.core.risk import MEAN, CVaR, Exceeds, ExponentialUtility
 from bellsketch.deep import trackers
 from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.config import (
@@ -26,11 +25,10 @@ from bellsketch.deep.config import (
     TrainingConfig,
     preset_for,
 )
-from bellsketch.deep.environments.returns import Returns
 from bellsketch.deep.loops.loop import LoopState
 from bellsketch.deep.progress import describe, progress_line
 from bellsketch.deep.run import make_config, run_training, train
-from bellsketch.deep.setup import check_memory, make_criterion, set_up
+from bellsketch.deep.setup import check_memory, set_up
 from bellsketch.deep.training import Plan, Progress, training
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
@@ -337,38 +335,6 @@ class TestConfig:
         check_memory(tiny.setup(replay_capacity=largest))
         with pytest.raises(bs.AllocationError):
             check_memory(tiny.setup(replay_capacity=largest + 4))
-
-
-class TestCriterion:
-    RETURNS = Returns(-1.0, 3.0, (0.0,), (0.0, 0.0))
-
-    @pytest.mark.parametrize(
-        ("name", "criterion"),
-        [
-            ("mean", MEAN),
-            ("cvar:0.25", CVaR(0.25, -1.0, 3.0)),
-            ("exceeds:-0.5", Exceeds(-0.5)),
-            ("utility:2", ExponentialUtility(2.0)),
-        ],
-    )
-    def test_by_name(self, name, criterion):
-        assert make_criterion(name, self.RETURNS) == criterion
-
-    @pytest.mark.parametrize(
-        ("name", "message"),
-        [
-            ("cvr:0.1", "unknown risk 'cvr'. Did you mean 'cvar'"),
-            ("cvar", "risk='cvar': write a number after cvar, such as cvar:0.25"),
-            ("cvar:", "write a number"),
-            ("exceeds:much", "write a number after exceeds"),
-            ("cvar:0", "level=0"),
-            ("utility:0", "aversion=0"),
-            ("mean:3", "mean takes no number"),
-        ],
-    )
-    def test_what_makes_no_sense(self, name, message):
-        with pytest.raises(bs.InputError, match=message):
-            make_criterion(name, self.RETURNS)
 
 
 def progress(**changes):

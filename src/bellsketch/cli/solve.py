@@ -29,6 +29,7 @@ from bellsketch.tabular.solve import Decoding, Method, Precision, Solution, solv
 
 LEVELS = (0.05, 0.5, 0.95)
 BLOCKS = " ▁▂▃▄▅▆▇█"
+ACTION = "action"
 LOW, HIGH = ", from", ", to"
 """Of columns with the ends of intervals."""
 SHOWN = 60
@@ -42,14 +43,17 @@ class Solve:
     """Return distributions of all states of a model, by Sketch-DP, and what they mean: spread, quantiles, risk.
 
     Examples: bellsketch solve random_chain --truth --plot chain.png; bellsketch solve my.toml --below 0 --csv my.csv;
-    bellsketch solve log.csv --discount 0.95; bellsketch solve gym:FrozenLake-v1 --policy uniform
+    bellsketch solve log.csv --discount 0.95; bellsketch solve gym:FrozenLake-v1 --policy optimal
     """
 
     environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENVIRONMENT")]
     """One of the paper's environments, such as random_chain; a file: .toml, .npz, or .csv with a log of transitions
     (state, reward, next_state); or one of Gymnasium's that has a table, such as gym:FrozenLake-v1."""
     policy: str | None = None
-    """What to do in models with actions: uniform; default: what the file says."""
+    """What to do in models with actions: uniform, optimal; default: what the file says."""
+    risk: str = "mean"
+    """What the optimal policy is greedy in: mean; or, without a memory of what was received, cvar:0.1, exceeds:3,
+    utility:0.5."""
     features: str = "sigmoid"
     """Feature family."""
     num_features: int = 50
@@ -92,7 +96,7 @@ class Solve:
     """Print one JSON object instead of a table."""
 
     def __call__(self) -> None:
-        model = load_model(self.environment, discount=self.discount, policy=self.policy)
+        model = load_model(self.environment, discount=self.discount, policy=self.policy, risk=self.risk)
         mrp = model.mrp
         solution = solve(
             mrp,
@@ -124,6 +128,8 @@ class Solve:
             plt.close(figure)
         table = answers(solution, Questions(LEVELS, self.cvar, self.below, self.entropic))
         table.insert(0, "state", list(model.names))
+        if model.actions:
+            table.insert(1, ACTION, list(model.actions))
         table = pd.concat([table, *self._intervals(solution)], axis=1)
         if self.csv is not None:
             self.csv.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +171,7 @@ class Solve:
             "seed": self.seed,
             "return_range": [solution.return_range.low, solution.return_range.high],
             "states": table["state"].tolist(),
-            "answers": {name: column.tolist() for name, column in table.drop(columns="state").items()},
+            "answers": {name: table[name].tolist() for name in table.columns if name not in ("state", ACTION)},
             "mean": solution.mean.tolist(),
             "quantile_levels": list(LEVELS),
             "quantiles": solution.distributions.quantile(np.array(LEVELS)).tolist(),
@@ -184,6 +190,8 @@ class Solve:
                 for name, value in dataclasses.asdict(solution.certificate).items()
             },
         }
+        if ACTION in table:
+            record |= {"risk": self.risk, "actions": table[ACTION].tolist()}
         if errors is not None:
             record |= {name: float(np.max(value)) for name, value in dataclasses.asdict(errors).items()}
         return record
@@ -224,6 +232,11 @@ class Solve:
         console.print(table)
         if solution.mrp.num_states > SHOWN:
             console.print(f"… and {solution.mrp.num_states - SHOWN:,} more states; --csv FILE has all")
+        if self.risk != "mean":
+            console.print(
+                f"the policy is greedy in {self.risk} of what is still to come; best_with_stock in Python also looks at"
+                " what was received before"
+            )
         certificate, fixed = solution.certificate, solution.fixed_point
         console.print(
             f"fixed point by {fixed.method}: {fixed.iterations} iterations, residual {fixed.residual:.1e},"
@@ -244,6 +257,8 @@ class Solve:
 
 def _cell(found: pd.DataFrame, name: str, x: int) -> str:
     """A number, with its interval below it if it has one."""
+    if name == ACTION:
+        return escape(found[name][x])
     number = f"{found[name][x]:.3f}"
     if name + LOW not in found:
         return number

@@ -12,6 +12,7 @@ from bellsketch.core.errors import InputError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.pytree import pytree, static
 from bellsketch.core.regression import FitReport, Regression
+from bellsketch.core.risk import Criterion
 
 
 @pytree
@@ -51,3 +52,29 @@ def fit_readout(
 
     (fit,) = Regression(features, mu, ridge=ridge, intercept=intercept).fit(target, tolerance=tolerance)
     return Readout(fit.matrix[0], float(fit.offset[0]), fit.report)
+
+
+@pytree
+class CriterionReadout:
+    """max_j ⟨β_j, U⟩ + b_j, an estimate of a criterion max_j E[f_j(G)]; ``report`` says how well the f_j are fitted."""
+
+    weights: Float[Array, "j m"]
+    offsets: Float[Array, " j"]
+    report: FitReport = static()
+
+    def __call__(self, sketch: Float[Array, "... m"]) -> Float[Array, "..."]:
+        return (sketch @ self.weights.T + self.offsets).max(axis=-1)
+
+
+def fit_criterion(
+    features: FeatureMap,
+    criterion: Criterion,
+    mu: AtomicDistribution,
+    *,
+    ridge: float = 1e-9,
+    intercept: str = "free",
+    tolerance: float | None = None,
+) -> CriterionReadout:
+    """Fit each f_j(g) ≈ ⟨β_j, φ(g)⟩ + b_j under μ."""
+    (fit,) = Regression(features, mu, ridge=ridge, intercept=intercept).fit(criterion, tolerance=tolerance)
+    return CriterionReadout(fit.matrix, fit.offset, fit.report)

@@ -6,14 +6,16 @@ conditional value at risk is one of them: CVaR_α(G) = max_c { c − E[(c − G)
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import final
+from collections.abc import Callable
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 
 from bellsketch.core.arrays import Array, namespace
 from bellsketch.core.distributions import AtomicDistribution
-from bellsketch.core.errors import InputError
+from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.core.ranges import ReturnRange
 
 THRESHOLDS = 101
 """Candidates for the maximising c of a CVaR, over the return range."""
@@ -44,6 +46,20 @@ class Mean(Criterion):
 
 MEAN = Mean()
 """What everybody is greedy in by default."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Utility(Criterion):
+    """E[f(G)] for any function f of arrays."""
+
+    f: Callable[[Any], Any]
+
+    def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
+        xp = namespace(returns)
+        values = xp.asarray(self.f(returns), dtype=returns.dtype)
+        if values.shape != returns.shape:
+            raise InputError(f"f must map {returns.size} returns to as many numbers, got shape {values.shape}")
+        return values[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,3 +107,34 @@ class CVaR(Criterion):
     def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         c = np.linspace(self.low, self.high, THRESHOLDS, dtype=returns.dtype)
         return c - namespace(returns).maximum(c - returns[:, None], 0.0) / self.level
+
+
+def make_criterion(name: str, returns: ReturnRange) -> Criterion:
+    """``mean``, ``cvar:LEVEL``, ``exceeds:THRESHOLD`` or ``utility:AVERSION``."""
+    kind, _, number = name.partition(":")
+    kinds: dict[str, Any] = {
+        "mean": lambda _: MEAN,
+        "cvar": lambda level: CVaR(level, returns.low, returns.high),
+        "exceeds": Exceeds,
+        "utility": ExponentialUtility,
+    }
+    if kind not in kinds:
+        raise UnknownNameError("risk", kind, kinds)
+    if kind == "mean" and number:
+        raise InputError(f"risk={name!r}: mean takes no number")
+    try:
+        value = float(number) if kind != "mean" else 0.0
+    except ValueError:
+        raise InputError(f"risk={name!r}: write a number after {kind}, such as {kind}:0.25") from None
+    return kinds[kind](value)
+
+
+def as_criterion(value: Any, returns: ReturnRange) -> Criterion:
+    """A criterion, its name, or a function f that stands for E[f(G)]."""
+    if isinstance(value, Criterion):
+        return value
+    if isinstance(value, str):
+        return make_criterion(value, returns)
+    if callable(value):
+        return Utility(value)
+    raise InputError(f"criterion={value!r}: pass a name such as 'cvar:0.1', a function of returns or a Criterion")

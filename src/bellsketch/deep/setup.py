@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.memory import available_bytes, check_fits
-from bellsketch.core.risk import MEAN, Criterion, CVaR, Exceeds, ExponentialUtility
+from bellsketch.core.ranges import ReturnRange
+from bellsketch.core.risk import make_criterion
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.factory import make_agent
 from bellsketch.deep.config import TrainingConfig
@@ -92,7 +92,7 @@ def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
         reward_clip=config.loop.reward_clip,
         seed=config.seed,
     )
-    criterion = make_criterion(config.risk, returns)
+    criterion = make_criterion(config.risk, ReturnRange(returns.low, returns.high))
     agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
     loop = Loop(agent, environment.space, config, found)
     return Setup(config, returns, agent, _runner(loop, environment, config))
@@ -135,23 +135,3 @@ def _replay_room(devices: Devices) -> int:
     if not all(stats):
         return int(REPLAY_SHARE * available_bytes() / 2)
     return int(REPLAY_SHARE * len(stats) * min(each["bytes_limit"] - each["bytes_in_use"] for each in stats))
-
-
-def make_criterion(name: str, returns: Returns) -> Criterion:
-    """``mean``, ``cvar:LEVEL``, ``exceeds:THRESHOLD`` or ``utility:AVERSION``."""
-    kind, _, number = name.partition(":")
-    kinds: dict[str, Any] = {
-        "mean": lambda _: MEAN,
-        "cvar": lambda level: CVaR(level, returns.low, returns.high),
-        "exceeds": Exceeds,
-        "utility": ExponentialUtility,
-    }
-    if kind not in kinds:
-        raise UnknownNameError("risk", kind, kinds)
-    if kind == "mean" and number:
-        raise InputError(f"risk={name!r}: mean takes no number")
-    try:
-        value = float(number) if kind != "mean" else 0.0
-    except ValueError:
-        raise InputError(f"risk={name!r}: write a number after {kind}, such as {kind}:0.25") from None
-    return kinds[kind](value)

@@ -89,6 +89,11 @@ class RewardTable:
         return jnp.where(transition.goes_on[..., None] > 0, chosen, jnp.asarray(self.endings)[index])
 
 
+def reward_table(mrp: MRP, coefficients: Coefficients) -> RewardTable:
+    """Of a model's rewards."""
+    return RewardTable(*_of_rewards(mrp, coefficients))
+
+
 @pytree
 class RewardInterval:
     """A_r and c_r of every reward in an interval, interpolated."""
@@ -145,7 +150,7 @@ def sketch_td(
         backups: RewardTable | RewardInterval = RewardInterval(coefficients)
     else:
         split = mrp.split_rewards("quadrature")
-        backups = RewardTable(*_of_rewards(split, coefficients))
+        backups = reward_table(split, coefficients)
     return SketchTD(
         transition_sampler(split), as_schedule(step_size), is_synchronous(mode), coefficients.features, backups, decoder
     )

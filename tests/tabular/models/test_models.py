@@ -67,6 +67,24 @@ class TestTOML:
         uniform = load_model(machine, policy="uniform").mrp
         np.testing.assert_allclose(uniform.mean_rewards[0], (10 + 7) / 2)
 
+    def test_the_best(self, machine):
+        """Run or service, whichever is worth more; a broken machine has no choice."""
+        worth = {name: by_hand(*numbers).value[0] for name, numbers in (("run", (10.0, 0.2)), ("service", (7.0, 0.05)))}
+        assert worth["service"] > worth["run"]
+        model = load_model(machine, policy="optimal")
+        assert model.actions == ("service", "")
+        np.testing.assert_allclose(model.mrp.value[0], worth["service"])
+        assert load_model(machine, policy="optimal", discount=0.0).actions == ("run", "")
+
+    def test_risk_goes_with_the_best(self, machine):
+        assert load_model(machine, policy="optimal", risk="exceeds:9", discount=0.0).actions == ("run", "")
+        with pytest.raises(bs.InputError, match="pass policy='optimal' with it"):
+            load_model(machine, risk="cvar:0.1")
+        with pytest.raises(bs.InputError, match="has no actions"):
+            load_model("random_chain", risk="cvar:0.1")
+        with pytest.raises(bs.InputError, match="Did you mean 'optimal'"):
+            load_model(machine, policy="optimum")
+
     def test_another_discount(self, machine):
         assert load_model(machine, discount=0.5).mrp.discount == 0.5
 

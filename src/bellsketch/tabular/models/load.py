@@ -13,23 +13,26 @@ from bellsketch.tabular.models.toml_file import read_model
 from bellsketch.tabular.mrp import MRP
 
 
-def load_model(name: str, *, discount: float | None = None, policy: str | Policy | None = None) -> NamedModel:
+def load_model(
+    name: str, *, discount: float | None = None, policy: str | Policy | None = None, risk: str = "mean"
+) -> NamedModel:
     """A model by what it is called.
 
     Args:
       name: an environment of the paper's, such as ``random_chain``; ``gym:FrozenLake-v1``, or another of Gymnasium's
         with a table; a file: ``.toml``, ``.npz``, or ``.csv`` with a log of transitions.
       discount: γ, instead of the file's own, or of 0.9.
-      policy: for models with actions: ``uniform``, or for each state an action or the share of each.
+      policy: for models with actions: ``uniform``, ``optimal``, or for each state an action or the share of each.
+      risk: what the optimal policy is greedy in: ``mean``, ``cvar:0.1``, ``exceeds:3``, ``utility:0.5``.
     """
     path = Path(name)
     if name.startswith(PREFIX):
-        return read_gymnasium(name.removeprefix(PREFIX), _default(discount)).under(policy)
+        return read_gymnasium(name.removeprefix(PREFIX), _default(discount)).under(policy, risk)
     if path.suffix == ".toml":
         decisions = read_model(_there(path))
-        return _with_discount(decisions, discount).under(policy)
-    if policy is not None:
-        raise InputError(f"policy={policy!r}: {name} has no actions; leave it out")
+        return _with_discount(decisions, discount).under(policy, risk)
+    if policy is not None or risk != "mean":
+        raise InputError(f"policy={policy!r}, risk={risk!r}: {name} has no actions; leave them out")
     if path.suffix == ".csv":
         return load_log(name).model(_default(discount))
     if path.suffix == ".npz":

@@ -5,12 +5,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bellsketch.core.errors import InputError, UnknownNameError
+from bellsketch.tabular.control.policy_iteration import policy_iteration
+from bellsketch.tabular.mdp import MDP
 from bellsketch.tabular.mrp import MRP
 
 END = "end"
 """The next state of what terminates."""
 UNIFORM = "uniform"
 """The policy that takes every action of a state equally often."""
+OPTIMAL = "optimal"
+"""The policy that is best in the mean, or greedy in another criterion."""
 ONLY = ""
 """The action of a state that has no choice."""
 
@@ -26,6 +30,8 @@ class NamedModel:
 
     mrp: MRP
     names: tuple[str, ...]
+    actions: tuple[str, ...] = ()
+    """What is done in each state, where that was found out; ``ONLY`` where there is no choice."""
 
     def state(self, name: str) -> int:
         """The number of a state."""
@@ -48,11 +54,35 @@ class NamedDecisions:
         """Of states."""
         return tuple(self.outcomes)
 
-    def under(self, policy: str | Policy | None = None) -> NamedModel:
-        """The model of following a policy: ``uniform``, one by name of state, or the model's own."""
+    @property
+    def mdp(self) -> MDP:
+        """The same by number. Where a state has fewer actions than another, its last stands for the missing ones."""
+        most = max(map(len, self.outcomes.values()))
+        models = []
+        for i in range(most):
+            chosen = {name: list(actions)[min(i, len(actions) - 1)] for name, actions in self.outcomes.items()}
+            models.append(self.under(chosen).mrp)
+        return MDP(models)
+
+    def best(self, risk: str = "mean") -> dict[str, str]:
+        """The action of each state under the policy that :func:`policy_iteration` finds."""
+        found = policy_iteration(self.mdp, risk).policy
+        listed = zip(self.outcomes.items(), found, strict=True)
+        return {name: list(actions)[min(int(i), len(actions) - 1)] for (name, actions), i in listed}
+
+    def under(self, policy: str | Policy | None = None, risk: str = "mean") -> NamedModel:
+        """The model of following a policy: ``uniform``, ``optimal``, one by name of state, or the model's own.
+
+        ``risk`` is what the optimal one is greedy in.
+        """
+        if policy == OPTIMAL:
+            best = self.best(risk)
+            return dataclasses.replace(self.under(best), actions=tuple(best.values()))
+        if risk != "mean":
+            raise InputError(f"risk={risk!r}: is what a policy is chosen by; pass policy={OPTIMAL!r} with it")
         if isinstance(policy, str):
             if policy != UNIFORM:
-                raise UnknownNameError("policy", policy, [UNIFORM])
+                raise UnknownNameError("policy", policy, [UNIFORM, OPTIMAL])
             chosen: Policy = {name: _equally(actions) for name, actions in self.outcomes.items()}
         else:
             chosen = self.policy if policy is None else policy
@@ -66,7 +96,7 @@ class NamedDecisions:
             if len(actions) > 1:
                 raise InputError(
                     f"policy: state {name!r} has the actions {', '.join(actions)}; say which is taken there, or pass"
-                    f" policy={UNIFORM!r}"
+                    f" policy={UNIFORM!r} or {OPTIMAL!r}"
                 )
             chosen = next(iter(actions))
         shares = {chosen: 1.0} if isinstance(chosen, str) else chosen

@@ -1,0 +1,1 @@
+"""Control: what to do, where there is a choice."""
