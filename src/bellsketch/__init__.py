@@ -43,6 +43,7 @@ from bellsketch.core.rewards import Reward, as_reward
 from bellsketch.core.structure import choose_form
 from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
+from bellsketch.tabular.answers import Questions, answers, bootstrap_answers
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
 from bellsketch.tabular.certificate import Certificate, CertifiedExpectation, indicator_bound
 from bellsketch.tabular.dirac import dirac_dp, dirac_td
@@ -50,6 +51,10 @@ from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.fixed_point import FixedPoint, fixed_point
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
 from bellsketch.tabular.mdp import MDP
+from bellsketch.tabular.models.arrays_file import from_networkx, save_npz
+from bellsketch.tabular.models.load import load_log, load_model
+from bellsketch.tabular.models.log import Log
+from bellsketch.tabular.models.named import NamedDecisions, NamedModel
 from bellsketch.tabular.moments import central_moments, kurtosis, moments_dp, moments_td, skewness
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
@@ -93,11 +98,15 @@ __all__ = [
     "InterpolatedCoefficients",
     "JustInTimeCoefficients",
     "LinearFit",
+    "Log",
     "MissingRewardError",
     "Morlet",
+    "NamedDecisions",
+    "NamedModel",
     "Parabolic",
     "Polynomial",
     "Quartic",
+    "Questions",
     "Readout",
     "Regression",
     "ReturnRange",
@@ -114,7 +123,9 @@ __all__ = [
     "Unrectified",
     "WithConstant",
     "anchor_decoder",
+    "answers",
     "as_reward",
+    "bootstrap_answers",
     "categorical_dp",
     "categorical_fixed_point",
     "categorical_projection",
@@ -135,12 +146,15 @@ __all__ = [
     "fit_coefficients",
     "fit_readout",
     "fixed_point",
+    "from_networkx",
     "ground_truth",
     "indicator_bound",
     "interpolate_coefficients",
     "iterate_on_devices",
     "kolmogorov",
     "kurtosis",
+    "load_log",
+    "load_model",
     "make_features",
     "measures",
     "moments_dp",
@@ -153,6 +167,7 @@ __all__ = [
     "quantile_td",
     "run",
     "sample_returns",
+    "save_npz",
     "schedules",
     "sketch_dp",
     "sketch_operator",
