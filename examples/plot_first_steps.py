@@ -35,7 +35,7 @@ def main() -> Figure:
         ax.step(points, solution.distribution(x).cdf(points), color="C3", lw=1, where="post")
         ax.set(title=f"state {x}", xlabel="return")
     axes[0].set_ylabel("P(G ≤ g)")
-    axes[0].legend(["truth", "decoded sketch"], frameon=False, fontsize=8, loc="upper left")
+    axes[-1].legend(["truth", "decoded sketch"], frameon=False, fontsize=8, loc="upper left")
     return figure
 
 

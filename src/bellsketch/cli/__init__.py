@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import bellsketch
-from bellsketch.core.errors import BellsketchError, BellsketchWarning, InputError
+from bellsketch.core.errors import BellsketchError, BellsketchWarning, InputError, UnknownNameError
 
 COMMANDS = {
     "demo": "Demo",
@@ -58,9 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> Any:
-    name, *rest = arguments or [""]
+    name, *rest = arguments or ["--help"]
+    if name.startswith("-"):
+        return _parse_any([name, *rest])
     if name not in COMMANDS:
-        return _parse_any(arguments)
+        raise UnknownNameError("command", name, COMMANDS)
     command, prog = _load(name), f"bellsketch {name}"
     parsed: Any = tyro.cli(command, prog=prog, args=rest)
     if hasattr(parsed, "with_preset"):  # defaults that depend on other arguments: read them again, over these
@@ -69,7 +71,7 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def _parse_any(arguments: list[str]) -> Any:
-    """With every command whose dependencies are installed, for ``--help`` and for what is no command."""
+    """With every command whose dependencies are installed, for ``--help`` and shell completion."""
     every: list[Any] = []
     missing = []
     for name in COMMANDS:
