@@ -1,8 +1,8 @@
 """First steps.
 
 A walk along five states, to the left or to the right with equal chances. Leaving it on the right pays 1, on the left
-−1, and a step costs 0.1. What comes of it is a distribution for each state. Sketch-DP keeps 40 feature means of it, finds
-them by one linear solve, and decodes them only in the end: here beside the truth.
+−1, and a step costs 0.1. What comes of it is a distribution for each state. Sketch-DP keeps 40 feature means of it,
+finds them by one linear solve, and decodes them only in the end: here beside the truth.
 """
 
 import matplotlib.pyplot as plt

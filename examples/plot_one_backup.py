@@ -1,8 +1,9 @@
 """One backup, without a distribution in sight.
 
-A return G has a distribution; its sketch keeps the means of 12 sigmoids of it. What is the sketch of r + γG? Pushing the
-distribution forward and sketching it again gives the answer, and so does one affine map of the first sketch, fitted
-beforehand for all distributions at once: A U + c. The result decodes to the distribution that was never looked at.
+A return G has a distribution; its sketch keeps the means of 12 sigmoids of it. What is the sketch of r + γG? Pushing
+the distribution forward and sketching it again gives the answer, and so does one affine map of the first sketch,
+fitted beforehand for all distributions at once: A U + c. The result decodes to
+the distribution that was never looked at.
 """
 
 import matplotlib.pyplot as plt

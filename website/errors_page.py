@@ -9,6 +9,7 @@ import io
 import os
 import re
 import tempfile
+import textwrap
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ import bellsketch as bs
 from bellsketch.cli import main
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
+WIDTH = 84
+"""Columns of a block on the site."""
 MEMORY = 16e9
 """That the page's machine has left."""
 BLOCK = re.compile(r"```(python|toml|console)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
@@ -42,7 +45,7 @@ def _answered(match: re.Match[str]) -> str:
         Path(name[1]).write_text(code, encoding="utf-8")
         return block
     said = _of_command(code) if kind == "console" else _of_code(code)
-    return f"{block}\n```text\n{said}\n```\n"
+    return f"{block}\n```text\n{textwrap.fill(said, WIDTH, break_long_words=False, break_on_hyphens=False)}\n```\n"
 
 
 def _of_code(code: str) -> str:

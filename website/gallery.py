@@ -37,7 +37,7 @@ class Example:
     def page(self, printed: str) -> str:
         """In Markdown, with the picture beside it."""
         parts = [f"# {self.title}", self.prose, f"![{self.title}]({self.name}.png)"]
-        parts += [f"```text title=\"It prints\"\n{printed.rstrip()}\n```"] if printed.strip() else []
+        parts += [f'```text title="It prints"\n{printed.rstrip()}\n```'] if printed.strip() else []
         parts += [f'```python title="examples/{self.path.name}"\n{self.source}\n```']
         parts += [f"Run it: `python examples/{self.path.name}`"]
         return "\n\n".join(part for part in parts if part) + "\n"
@@ -108,4 +108,4 @@ def index(examples: list[Example]) -> str:
         f'<a class="card" href="{e.name}.html"><img src="{e.name}.png" alt="" loading="lazy"><span>{e.title}</span></a>'
         for e in examples
     )
-    return f"# Gallery\n\nEach page is a script that runs as it is.\n\n<div class=\"gallery\">\n{cards}\n</div>\n"
+    return f'# Gallery\n\nEach page is a script that runs as it is.\n\n<div class="gallery">\n{cards}\n</div>\n'

@@ -21,12 +21,13 @@ sys.path.insert(0, str(ROOT))
 from website import gallery, public_names  # noqa: E402
 
 GALLERY = "gallery/"
-PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "README.md"}
-"""Files of the root that have a page, or for which another one stands."""
+ORIGINS = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+"""Where a page is from, if not from ``docs/``."""
+PAGES = {**{source: page for page, source in ORIGINS.items()}, "README.md": "README.md"}
+"""Where a file of the root has gone; for the first page of the code host stands that of the site."""
 OPTIONAL = {"performance.md"}
 """Entries of the navigation that are left out until their page is written."""
 HELP = "<!-- the help of every command -->"
-FENCE = re.compile(r"^(```|~~~)", re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)\s#]+)([^)]*\))")
 
 
@@ -70,9 +71,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         raise PluginError(str(error)) from error
     files.append(File.generated(config, f"{GALLERY}README.md", content=gallery.index(examples)))
     files.append(File.generated(config, "style.css", abs_src_path=str(ROOT / "website" / "style.css")))
-    for source, page in PAGES.items():
-        if files.get_file_from_path(page) is None:
-            files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    for page, source in ORIGINS.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     return files
 
 
@@ -81,7 +81,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if HELP in markdown:
         markdown = markdown.replace(HELP, _help())
     here = page.file.src_uri
-    source = next((name for name, uri in PAGES.items() if uri == here and uri not in ("README.md",)), f"docs/{here}")
+    if here == "README.md":
+        page.meta["hide"] = ["navigation", "toc"]
+    source = ORIGINS.get(here, f"docs/{here}")
     if here.startswith(GALLERY):
         return markdown
 

@@ -32,7 +32,10 @@ class UnknownNameError(InputError):
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         shown, among = known, ""
         if len(known) > SHOWN:
-            shown, among = difflib.get_close_matches(name, known, n=NEAREST, cutoff=0.0), f", of {len(known)} the nearest"
+            shown, among = (
+                difflib.get_close_matches(name, known, n=NEAREST, cutoff=0.0),
+                f", of {len(known)} the nearest",
+            )
         super().__init__(f"unknown {kind} {name!r}.{hint} Known{among}: {', '.join(shown)}.")
         self._arguments = (kind, name, known)
 
