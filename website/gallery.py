@@ -4,15 +4,25 @@ An example has a docstring, whose first line is its title, and ``main()``, which
 """
 
 import ast
+import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
+import multiprocessing
+import re
 import runpy
+import site
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+CACHE = ROOT / "build" / "gallery"
 DOTS_PER_INCH = 110
+WORKERS = 2
+"""Examples that run side by side: few, as each takes the cores it finds."""
+UNDERLINE = re.compile(r"^[=\-]+\n")
+"""Below a title that is written as a heading."""
 
 
 class ExampleError(Exception):
@@ -53,6 +63,7 @@ def read_example(path: Path) -> Example:
     if not any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
         raise ExampleError(f"{path.name} has no main(): it returns the figure to show")
     title, _, prose = docstring.partition("\n")
+    prose = UNDERLINE.sub("", prose)
     body = text.splitlines()[tree.body[0].end_lineno :]
     return Example(path, title.rstrip(". "), prose.strip(), "\n".join(body).strip())
 
@@ -63,16 +74,31 @@ def read_examples(directory: Path = ROOT / "examples") -> list[Example]:
     return sorted(found, key=lambda example: example.name != "plot_first_steps")
 
 
-def draw(example: Example, cache: Path = ROOT / "build" / "gallery") -> tuple[Path, str]:
+def draw_all(examples: list[Example], cache: Path = CACHE) -> list[tuple[Path, str]]:
+    """Several at a time; what has been drawn is not drawn again."""
+    missing = [example for example in examples if not _files(example, cache)[1].exists()]
+    context = multiprocessing.get_context("spawn")
+    # Processes find this module as the parent does, which MkDocs has forgotten by now.
+    with concurrent.futures.ProcessPoolExecutor(WORKERS, context, site.addsitedir, (str(ROOT),)) as pool:
+        list(pool.map(functools.partial(draw, cache=cache), missing))
+    return [draw(example, cache) for example in examples]
+
+
+def draw(example: Example, cache: Path = CACHE) -> tuple[Path, str]:
     """Run an example, if neither it nor the library has changed since; its picture, and what it printed."""
-    picture = cache / f"{example.name}-{_fingerprint(example)}.png"
-    printed = picture.with_suffix(".txt")
+    picture, printed = _files(example, cache)
     if not printed.exists():
         cache.mkdir(parents=True, exist_ok=True)
         for old in cache.glob(f"{example.name}-*"):
             old.unlink()
         printed.write_text(_run(example, picture), encoding="utf-8")
     return picture, printed.read_text(encoding="utf-8")
+
+
+def _files(example: Example, cache: Path) -> tuple[Path, Path]:
+    """Of the picture, and of what it printed."""
+    picture = cache / f"{example.name}-{_fingerprint(example)}.png"
+    return picture, picture.with_suffix(".txt")
 
 
 def _run(example: Example, picture: Path) -> str:

@@ -62,8 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is not under ``docs/``: the gallery, and pages of the root."""
     examples = gallery.read_examples()
     try:
-        for example in examples:
-            picture, printed = gallery.draw(example)
+        for example, (picture, printed) in zip(examples, gallery.draw_all(examples), strict=True):
             name = f"{GALLERY}{example.name}"
             files.append(File.generated(config, f"{name}.png", abs_src_path=str(picture)))
             files.append(File.generated(config, f"{name}.md", content=example.page(printed)))

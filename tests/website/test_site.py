@@ -99,6 +99,12 @@ def example(tmp_path):
     return path
 
 
+def test_titles_may_be_headings(example):
+    example.write_text(example.read_text().replace("A title.\n", "A title\n=======\n"))
+    read = gallery.read_example(example)
+    assert (read.title, read.prose) == ("A title", "Some prose.")
+
+
 def test_an_example_becomes_a_page(example, tmp_path):
     read = gallery.read_example(example)
     assert (read.name, read.title, read.prose) == ("plot_it", "A title", "Some prose.")
@@ -122,6 +128,19 @@ def test_an_example_becomes_a_page(example, tmp_path):
     gallery.draw(gallery.read_example(example), tmp_path / "cache")
     assert (tmp_path / "runs").read_text() == "xx"
     assert len(list((tmp_path / "cache").glob("*.png"))) == 1
+
+
+def test_examples_are_drawn_in_other_processes(example, tmp_path):
+    other = tmp_path / "plot_other.py"
+    other.write_text(example.read_text().replace("said so", "said otherwise"))
+    examples = gallery.read_examples(tmp_path)
+    for _ in range(2):
+        drawn = gallery.draw_all(examples, tmp_path / "cache")
+        assert [printed for _, printed in drawn] == ["said so\n", "said otherwise\n"]
+    assert (tmp_path / "runs").read_text() == "xx"
+    other.write_text(other.read_text().replace("return plt", "raise ValueError('no') or plt"))
+    with pytest.raises(gallery.ExampleError, match=r"plot_other\.py fails: ValueError: no"):
+        gallery.draw_all(gallery.read_examples(tmp_path), tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
