@@ -19,7 +19,7 @@ from website import errors_page
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBERS = re.compile(r"#\s*((?:-?\d[\d.]*(?:e-?\d+)?(?:, )?)+)")
-CITATION = re.compile(r"\b([A-Z][\w’]+)(?: et al\.| (?:&|and) [A-Z]\w+)?,? \(?((?:19|20)\d\d)\)?")
+CITATION = re.compile(r"\b([A-Z][a-zé]+)(?: et al\.| (?:&|and) [A-Z]\w+)?(?:, | \()((?:19|20)\d\d)\b")
 
 
 def blocks(text, kind):
@@ -142,7 +142,6 @@ def test_whoever_is_cited_is_in_the_bibliography():
     listed = (ROOT / "docs" / "bibliography.md").read_text(encoding="utf-8").split("\n- ")
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
     cited = {found for path in pages for found in CITATION.findall(path.read_text(encoding="utf-8"))}
-    cited -= {(name, year) for name, year in cited if name in ("ICML", "In", "December", "Of", "Since")}
     assert ("Bellemare", "2017") in cited
     missing = {(n, y) for n, y in cited if not any(n in entry and f"({y})" in entry for entry in listed)}
     assert not missing
