@@ -31,6 +31,11 @@ COMMANDS = {
 EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "suite": "cluster", "report": "cluster"}
 """What a command needs beyond the base install, if anything."""
 
+MORE = (
+    "bellsketch COMMAND --help shows the options of a command, --version which version this is; --tyro-print-completion"
+    " bash (or zsh, fish) prints completion for a shell."
+)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run ``bellsketch``; returns the exit status."""
@@ -80,7 +85,7 @@ def _parse_any(arguments: list[str]) -> Any:
         except InputError:
             missing.append(name)
     note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[cluster]'." if missing else ""
-    description = f"{bellsketch.__doc__}{note}"
+    description = f"{bellsketch.__doc__}\n\n{MORE}{note}"
     return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
 
 
