@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,6 +28,8 @@ PAGES = {**{source: page for page, source in ORIGINS.items()}, "README.md": "REA
 """Where a file of the root has gone; for the first page of the code host stands that of the site."""
 OPTIONAL = {"performance.md"}
 """Entries of the navigation that are left out until their page is written."""
+WIDTH = 92
+"""Columns that fit a page."""
 HELP = "<!-- the help of every command -->"
 LINK = re.compile(r"(\]\()([^)\s#]+)([^)]*\))")
 
@@ -122,8 +125,11 @@ def _help() -> str:
         with (
             contextlib.redirect_stdout(io.StringIO()) as out,
             contextlib.suppress(SystemExit),
-            mock.patch.dict(os.environ, {"COLUMNS": "92", "NO_COLOR": "1"}),
+            mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}),
         ):
             main([name, "--help"])
-        shown.append(f"### bellsketch {name}\n\n```text\n{out.getvalue().strip()}\n```")
+        text = "\n".join(
+            textwrap.fill(line, WIDTH) if len(line) > WIDTH else line for line in out.getvalue().splitlines()
+        )
+        shown.append(f"### bellsketch {name}\n\n```text\n{text.strip()}\n```")
     return "\n\n".join(shown)
