@@ -89,35 +89,39 @@ def takes(command):
     return "seconds" if arguments.startswith(QUICK) else "hours" if HOURS.search(arguments) else "minutes"
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    """One for all, as later commands use what earlier ones wrote."""
-    (model,) = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "toml")
-    directory = tmp_path_factory.mktemp("readme")
-    (directory / "machine.toml").write_text(model, encoding="utf-8")
-    return directory
+def in_order():
+    """Lists of commands, each with those that use what it writes."""
+    groups = {}
+    for command in readme_commands():
+        words = shlex.split(command)
+        out = words[words.index("--out") + 1] if "--out" in words else command
+        used = next((written for written in groups if written in words), out)
+        groups.setdefault(used, []).append(command)
+    return [group for group in groups.values() if takes(group[0]) != "hours"]
 
 
 @pytest.mark.parametrize(
-    "command",
+    "commands",
     [
-        pytest.param(command, marks=() if takes(command) == "seconds" else pytest.mark.slow)
-        for command in readme_commands()
-        if takes(command) != "hours"
+        pytest.param(group, marks=() if takes(group[0]) == "seconds" else pytest.mark.slow, id=group[0].split(" --")[0])
+        for group in in_order()
     ],
 )
-def test_commands_of_the_readme_work(command, directory, monkeypatch, capsys):
-    monkeypatch.chdir(directory)
-    words = shlex.split(command)[1:]
-    assert cli.main(words) == 0
-    out = capsys.readouterr().out
-    if "--json" in words:
-        assert json.loads(out)["num_features"] == 100
-    else:
-        assert out
-    for option in ("--plot", "--csv"):
-        if option in words:
-            assert Path(words[words.index(option) + 1]).stat().st_size > 100
+def test_commands_of_the_readme_work(commands, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (model,) = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "toml")
+    Path("machine.toml").write_text(model, encoding="utf-8")
+    for command in commands:
+        words = shlex.split(command)[1:]
+        assert cli.main(words) == 0
+        out = capsys.readouterr().out
+        if "--json" in words:
+            assert json.loads(out)["num_features"] == 100
+        else:
+            assert out
+        for option in ("--plot", "--csv"):
+            if option in words:
+                assert Path(words[words.index(option) + 1]).stat().st_size > 100
 
 
 def test_messages_on_the_page_of_errors_are_real():
