@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-all lint format figures bench clean
+.PHONY: demo test test-all lint format site figures bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/bellsketch demo --out runs/demo
@@ -24,6 +24,10 @@ lint: $(VENV)/installed-dev
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+site: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site: build/site/index.html"
 
 figures: $(VENV)/installed
 	$(BIN)/bellsketch reproduce all --scale full --out docs/figures
@@ -51,5 +55,5 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed requirements-dev.txt
-	$(PIP) install --quiet --editable ".[deep,cluster]" --requirement requirements-dev.txt --constraint constraints.txt
+	$(PIP) install --quiet --editable ".[deep,cluster,docs]" --requirement requirements-dev.txt --constraint constraints.txt
 	touch $@

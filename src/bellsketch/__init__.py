@@ -43,6 +43,7 @@ from bellsketch.core.rewards import Reward, as_reward
 from bellsketch.core.structure import choose_form
 from bellsketch.tabular import environments, schedules
 from bellsketch.tabular.algorithm import Algorithm, Info, Run, run
+from bellsketch.tabular.answers import Questions, answers, bootstrap_answers
 from bellsketch.tabular.categorical import categorical_dp, categorical_fixed_point, categorical_td
 from bellsketch.tabular.certificate import Certificate, CertifiedExpectation, indicator_bound
 from bellsketch.tabular.control.best_with_stock import StockControl, best_with_stock
@@ -54,6 +55,10 @@ from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.fixed_point import FixedPoint, fixed_point
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
 from bellsketch.tabular.mdp import MDP
+from bellsketch.tabular.models.arrays_file import from_networkx, save_npz
+from bellsketch.tabular.models.load import load_log, load_model
+from bellsketch.tabular.models.log import Log
+from bellsketch.tabular.models.named import NamedDecisions, NamedModel
 from bellsketch.tabular.moments import central_moments, kurtosis, moments_dp, moments_td, skewness
 from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
@@ -99,11 +104,15 @@ __all__ = [
     "InterpolatedCoefficients",
     "JustInTimeCoefficients",
     "LinearFit",
+    "Log",
     "MissingRewardError",
     "Morlet",
+    "NamedDecisions",
+    "NamedModel",
     "Parabolic",
     "Polynomial",
     "Quartic",
+    "Questions",
     "Readout",
     "Regression",
     "ReturnRange",
@@ -123,8 +132,10 @@ __all__ = [
     "Unrectified",
     "WithConstant",
     "anchor_decoder",
+    "answers",
     "as_reward",
     "best_with_stock",
+    "bootstrap_answers",
     "categorical_dp",
     "categorical_fixed_point",
     "categorical_projection",
@@ -146,12 +157,15 @@ __all__ = [
     "fit_criterion",
     "fit_readout",
     "fixed_point",
+    "from_networkx",
     "ground_truth",
     "indicator_bound",
     "interpolate_coefficients",
     "iterate_on_devices",
     "kolmogorov",
     "kurtosis",
+    "load_log",
+    "load_model",
     "make_features",
     "measures",
     "moments_dp",
@@ -166,6 +180,7 @@ __all__ = [
     "risk",
     "run",
     "sample_returns",
+    "save_npz",
     "schedules",
     "sketch_dp",
     "sketch_operator",

@@ -1,11 +1,16 @@
+import inspect
 import json
+import re
+import shlex
+import shutil
+import subprocess
 
 import matplotlib.image
 import numpy as np
 import pytest
 
 import bellsketch as bs
-from bellsketch.cli import main
+from bellsketch.cli import COMMANDS, _load, _parse, main
 from bellsketch.experiments.catalogue import EXPERIMENTS
 
 KEYS = {
@@ -91,6 +96,7 @@ def test_table_and_picture(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["slove", "tree"], "unknown command 'slove'. Did you mean 'solve'"),
         (["solve", "randm_chain"], "Did you mean 'random_chain'"),
         (["solve", "tree", "--features", "sigmod"], "Did you mean 'sigmoid'"),
         (["solve", "tree", "--discount", "1"], "discount=1"),
@@ -114,11 +120,65 @@ def test_errors_are_one_line_on_stderr(capsys, tmp_path, monkeypatch, arguments,
     assert not list(tmp_path.iterdir())
 
 
-def test_unknown_options_suggest_the_nearest(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["solve", "tree", "--num-feature", "3"], "--num-features"),
+        (["train", "dqn", "pong", "--num-step", "3"], "--num-steps"),
+        (["doctor", "--jsn"], "--json"),
+    ],
+)
+def test_unknown_options_suggest_the_nearest(capsys, arguments, nearest):
     with pytest.raises(SystemExit) as stop:
-        main(["solve", "tree", "--num-feature", "3"])
+        main(arguments)
     assert stop.value.code == 2
-    assert "--num-features" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert re.search(rf"Perhaps you meant.*{nearest}\b", shown, re.DOTALL)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_works(capsys, name):
+    with pytest.raises(SystemExit) as stop:
+        main([name, "--help"])
+    assert stop.value.code == 0
+    shown = " ".join(re.sub(r"\x1b\[[\d;]*m|[│╭╮╰╯]", "", capsys.readouterr().out).split())
+    assert re.search(f"Examples?: bellsketch {name}", shown)
+    docstring = inspect.cleandoc(_load(name).__doc__)
+    examples = " ".join(docstring.partition("Example")[2].partition(":")[2].split()).split("; ")
+    for example in examples:
+        assert example.startswith(f"bellsketch {name}")
+        assert isinstance(_parse(shlex.split(example)[1:]), _load(name))
+
+
+def test_without_arguments_it_shows_its_commands(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 0
+    assert set(COMMANDS) <= set(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_options(capsys, shell):
+    with pytest.raises(SystemExit):
+        main(["--tyro-print-completion", shell])
+    script = capsys.readouterr().out
+    assert all(word in script for word in (*COMMANDS, "num-features", "krylov"))
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("so", ["solve"]), ("solve tree --num-f", ["--num-features"]), ("solve tree --decode ", ["fine", "anchors"])],
+)
+def test_bash_completes(capsys, tmp_path, typed, offered):
+    with pytest.raises(SystemExit):
+        main(["--tyro-print-completion", "bash"])
+    script = tmp_path / "completion.bash"
+    script.write_text(capsys.readouterr().out)
+    words = " ".join(f"'{word}'" for word in ["bellsketch", *typed.split(" ")])
+    code = f"source {script}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _tyro_bellsketch"
+    done = subprocess.run(["bash", "-c", code + "; echo ${COMPREPLY[@]}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
 
 
 def test_demo(capsys, tmp_path):

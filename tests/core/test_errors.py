@@ -40,3 +40,13 @@ def test_a_missing_reward_reads_like_a_sentence():
 )
 def test_unknown_names_list_the_known_ones_and_hint_at_near_ones_only(name, message):
     assert str(UnknownNameError("environment", name, {"tree": 1, "cycle": 2})) == message
+
+
+def test_of_many_names_only_the_nearest_are_listed():
+    known = [f"game_{i}" for i in range(50)] + ["breakout", "break_in"]
+    message = str(UnknownNameError("environment", "brekout", known))
+    assert message.startswith(
+        "unknown environment 'brekout'. Did you mean 'breakout'? Known, of 52 the nearest: breakout"
+    )
+    assert message.count("game_") == 8
+    assert "break_in" in message

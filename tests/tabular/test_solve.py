@@ -257,3 +257,16 @@ class TestOneDistribution:
     def test_there_are_no_others(self, state):
         with pytest.raises(bs.InputError, match=f"state={state}: the model has states 0 to 3"):
             solution("loopy_fork").distribution(state)
+
+
+def test_what_is_wrong_with_features_is_said_before_returns_are_drawn(monkeypatch):
+    def drawn(*arguments):
+        raise AssertionError("returns were drawn")
+
+    monkeypatch.setattr("bellsketch.tabular.solve.estimate_return_range", drawn)
+    mrp = bs.environments.make("tree")
+    for options in ({"features": "sigmod"}, {"num_features": 0}, {"features": "polynomial", "slope_factor": 2.0}):
+        with pytest.raises(bs.InputError):
+            bs.solve(mrp, **options)
+    with pytest.raises(bs.InputError, match="leave them out"):
+        bs.solve(mrp, features=bs.Polynomial(3), num_features=4)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import bellsketch
-from bellsketch.core.errors import BellsketchError, BellsketchWarning, InputError
+from bellsketch.core.errors import BellsketchError, BellsketchWarning, InputError, UnknownNameError
 
 COMMANDS = {
     "demo": "Demo",
@@ -30,6 +30,11 @@ COMMANDS = {
 """A command's module in this package, and its class there. Only the one that is called is imported."""
 EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "suite": "cluster", "report": "cluster"}
 """What a command needs beyond the base install, if anything."""
+
+MORE = (
+    "bellsketch COMMAND --help shows the options of a command, --version which version this is; --tyro-print-completion"
+    " bash (or zsh, fish) prints completion for a shell."
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,9 +63,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str]) -> Any:
-    name, *rest = arguments or [""]
+    name, *rest = arguments or ["--help"]
+    if name.startswith("-"):
+        return _parse_any([name, *rest])
     if name not in COMMANDS:
-        return _parse_any(arguments)
+        raise UnknownNameError("command", name, COMMANDS)
     command, prog = _load(name), f"bellsketch {name}"
     parsed: Any = tyro.cli(command, prog=prog, args=rest)
     if hasattr(parsed, "with_preset"):  # defaults that depend on other arguments: read them again, over these
@@ -69,7 +76,7 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def _parse_any(arguments: list[str]) -> Any:
-    """With every command whose dependencies are installed, for ``--help`` and for what is no command."""
+    """With every command whose dependencies are installed, for ``--help`` and shell completion."""
     every: list[Any] = []
     missing = []
     for name in COMMANDS:
@@ -78,7 +85,7 @@ def _parse_any(arguments: list[str]) -> Any:
         except InputError:
             missing.append(name)
     note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[cluster]'." if missing else ""
-    description = f"{bellsketch.__doc__}{note}"
+    description = f"{bellsketch.__doc__}\n\n{MORE}{note}"
     return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
 
 

@@ -70,12 +70,12 @@ def findings() -> list[Finding]:
 
 
 def extras() -> dict[str, list[str]]:
-    """Packages that each extra asks for, by its name."""
+    """Packages that each extra asks for, by its name; without the one that builds the site."""
     metadata: Any = importlib.metadata.metadata("bellsketch")
-    found: dict[str, list[str]] = {name: [] for name in metadata.get_all("Provides-Extra") or []}
+    found: dict[str, list[str]] = {name: [] for name in metadata.get_all("Provides-Extra") or [] if name != "docs"}
     for requirement in importlib.metadata.requires("bellsketch") or []:
         needed, _, condition = requirement.partition(";")
-        for name in re.findall(r"extra == ['\"](.+?)['\"]", condition):
+        for name in found.keys() & re.findall(r"extra == ['\"](.+?)['\"]", condition):
             if "[cuda12]" in needed:
                 found[name].append("jax-cuda12-plugin")  # JAX itself is there in any case
             elif (match := NAMES.match(needed)) and match.group() != "bellsketch":

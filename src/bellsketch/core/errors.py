@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+SHOWN, NEAREST = 30, 10
+"""Names that a message lists, at most; of more, those that are nearest."""
+
 
 class BellsketchError(Exception):
     """Base of all errors the library raises on purpose."""
@@ -27,7 +30,13 @@ class UnknownNameError(InputError):
         known = sorted(known)
         nearest = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+        shown, among = known, ""
+        if len(known) > SHOWN:
+            shown, among = (
+                difflib.get_close_matches(name, known, n=NEAREST, cutoff=0.0),
+                f", of {len(known)} the nearest",
+            )
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known{among}: {', '.join(shown)}.")
         self._arguments = (kind, name, known)
 
     def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:

@@ -104,6 +104,7 @@ class TranslationFamily(FeatureMap):
 
     @property
     def num_features(self) -> int:
+        """m."""
         return self.anchors.shape[-1]
 
     @final
@@ -266,10 +267,12 @@ class Indicator(FeatureMap):
 
     @property
     def num_features(self) -> int:
+        """m."""
         return self.edges.shape[-1] - 1
 
     @property
     def anchors(self) -> Array:
+        """The middle of each bin."""
         return (self.edges[..., 1:] + self.edges[..., :-1]) / 2
 
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
@@ -302,10 +305,12 @@ class Bins(FeatureMap):
 
     @property
     def num_features(self) -> int:
+        """m."""
         return self.edges.shape[-1] - self.overlap
 
     @property
     def anchors(self) -> Array:
+        """The middle of each bin."""
         return (self.edges[..., self.overlap :] + self.edges[..., : -self.overlap]) / 2
 
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
@@ -347,6 +352,7 @@ class Fourier(FeatureMap):
 
     @property
     def anchors(self) -> None:
+        """They sit nowhere in particular."""
         return None
 
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
@@ -386,6 +392,7 @@ class Polynomial(FeatureMap):
 
     @property
     def anchors(self) -> None:
+        """They sit nowhere in particular."""
         return None
 
     def evaluate(self, returns: Float[jax.Array, "..."]) -> Float[jax.Array, "... m"]:
@@ -421,10 +428,12 @@ class WithConstant(FeatureMap):
 
     @property
     def num_features(self) -> int:
+        """m."""
         return self.features.num_features + 1
 
     @property
     def anchors(self) -> None:
+        """They sit nowhere in particular."""
         return None
 
     @property

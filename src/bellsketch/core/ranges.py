@@ -27,6 +27,7 @@ class ReturnRange:
 
     @property
     def width(self) -> float:
+        """L̂, from the lowest to the highest."""
         return self.high - self.low
 
     def expand(self, margin: float) -> "ReturnRange":

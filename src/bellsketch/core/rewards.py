@@ -39,14 +39,17 @@ class Reward:
 
     @property
     def is_finite(self) -> bool:
+        """Whether it takes finitely many values."""
         return self.frozen is None
 
     @property
     def is_deterministic(self) -> bool:
+        """Whether it is one number."""
         return self.is_finite and len(self.atoms) == 1
 
     @property
     def is_gaussian(self) -> bool:
+        """Whether it is normal."""
         return self.frozen is not None and self.frozen.dist.name == "norm"
 
     @functools.cached_property
@@ -56,10 +59,12 @@ class Reward:
 
     @property
     def mean(self) -> float:
+        """E[R]."""
         return float(self.distribution.mean) if self.is_finite else float(self.frozen.mean())
 
     @property
     def variance(self) -> float:
+        """Var[R]."""
         return float(self.distribution.variance) if self.is_finite else float(self.frozen.var())
 
     @property
@@ -76,6 +81,7 @@ class Reward:
         return float(np.min(values)), float(np.max(values))
 
     def cdf(self, x: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """P(R ≤ x)."""
         return np.asarray(self.distribution.cdf(x) if self.is_finite else self.frozen.cdf(x))
 
     def equally_likely(self, num: int = 100) -> AtomicDistribution:

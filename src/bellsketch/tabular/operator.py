@@ -153,6 +153,7 @@ class AffineOperator:
 
     @property
     def num_unknowns(self) -> int:
+        """States × numbers for each."""
         return int(self.offset.size)
 
     def dense(self) -> Float[np.ndarray, "u u"]:

@@ -183,20 +183,15 @@ def solve(
         raise InputError(f"residual={residual}: must be positive; 1e-12 is about what float64 can reach")
     if decode not in get_args(Decoding):
         raise InputError(f"decode={decode!r}: choose one of {', '.join(get_args(Decoding))}")
+    spread = _spread(features, num_features, slope_factor)
     key_range, key_jitter, _ = jax.random.split(jax.random.key(seed), 3)
     if return_range is None:
         return_range = estimate_return_range(key_range, mrp)
     elif not isinstance(return_range, ReturnRange):
         return_range = ReturnRange(*return_range)
-    if isinstance(features, str):
-        num_features = 50 if num_features is None else num_features
-        features = make_features(
-            features, return_range, num_features, slope_factor=1.0 if slope_factor is None else slope_factor
-        )
-    elif num_features is not None or slope_factor is not None:
-        raise InputError("num_features and slope_factor: leave them out where features is a feature map, not a name")
+    feature_map = spread(return_range)
     coefficients = fit_coefficients(
-        features,
+        feature_map,
         return_range.grid(),
         mrp.rewards,
         (mrp.discount, 0.0),
@@ -205,17 +200,17 @@ def solve(
         tolerance=tolerance,
     )
     _warn_if_homogeneous(mrp, intercept)
-    method = _method_that_fits(mrp, features, method, precision)
+    method = _method_that_fits(mrp, feature_map, method, precision)
     operator = sketch_operator(mrp, coefficients)
     if decode == "fine":
         decoder = fine_decoder(coefficients, return_range)
     else:
-        decoder = anchor_decoder(features, return_range, key_jitter)
+        decoder = anchor_decoder(feature_map, return_range, key_jitter)
     found = fixed_point(
         operator if precision == "float64" else operator.astype(precision),
         solver=method,
         tolerance=residual,
-        start=np.broadcast_to(features(0.0), operator.offset.shape) if method == "iterate" else None,
+        start=np.broadcast_to(feature_map(0.0), operator.offset.shape) if method == "iterate" else None,
         max_iterations=_enough_iterations(mrp, residual) if iterations is None and method == "iterate" else iterations,
         progress=progress,
     )
@@ -226,7 +221,27 @@ def solve(
             BellsketchWarning,
             stacklevel=2,
         )
-    return Solution(mrp, features, return_range, coefficients, operator, decoder, found, ridge)
+    return Solution(mrp, feature_map, return_range, coefficients, operator, decoder, found, ridge)
+
+
+def _spread(
+    features: str | FeatureMap, num_features: int | None, slope_factor: float | None
+) -> Callable[[ReturnRange], FeatureMap]:
+    """The feature map, given a range of returns; what is wrong with it is said before one is estimated."""
+    if not isinstance(features, str):
+        if num_features is not None or slope_factor is not None:
+            raise InputError(
+                "num_features and slope_factor: leave them out where features is a feature map, not a name"
+            )
+        return lambda _: features
+    spread = functools.partial(
+        make_features,
+        features,
+        num_features=50 if num_features is None else num_features,
+        slope_factor=1.0 if slope_factor is None else slope_factor,
+    )
+    spread(ReturnRange(0.0, 1.0))
+    return spread
 
 
 def _method_that_fits(mrp: MRP, features: FeatureMap, method: str, precision: str) -> str:

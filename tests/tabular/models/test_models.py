@@ -105,7 +105,7 @@ class TestTOML:
             (("discount = 0.9", "discount = 'big'"), "discount='big': write a number"),
             (("discount = 0.9", "discount = 1.5"), "discount=1.5: must lie in"),
             (("discount = 0.9", "gamma = 0.9"), "unknown key in the file 'gamma'"),
-            (("working = 0.8", "wroking = 0.8"), "next state of 'working' 'wroking'. Did you mean 'working'"),
+            (("working = 0.8", "wroking = 0.8"), "next state of 'working': 'wroking'. Did you mean 'working'"),
             (("working = 0.8", "working = 0.7"), "sum to 0.9, not 1"),
             (("reward = 10", "rewrd = 10"), "Did you mean 'reward'"),
             (("reward = 10", "reward = 'much'"), "states.working.actions.run.reward='much': write a number"),

@@ -62,5 +62,5 @@ def _rediscounted(mrp: MRP, discount: float) -> MRP:
 
 def _there(path: Path) -> Path:
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
+        raise InputError(f"{path}: there is no such file; check the path")
     return path

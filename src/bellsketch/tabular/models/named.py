@@ -119,7 +119,7 @@ def named_model(outcomes: Mapping[str, Iterable[Outcome]], discount: float) -> N
     for name, listed in outcomes.items():
         for probability, reward, following in listed:
             if following != END and following not in number:
-                raise UnknownNameError(f"next state of {name!r}", str(following), [*names, END])
+                raise UnknownNameError(f"next state of {name!r}:", str(following), [*names, END])
             rows.append((number[name], probability, reward, number.get(following)))
         if not rows or rows[-1][0] != number[name]:
             raise InputError(f"state {name!r}: nothing can happen there; say what comes next, {END!r} if nothing does")
