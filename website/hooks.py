@@ -8,7 +8,6 @@ import re
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -26,8 +25,6 @@ ORIGINS = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 """Where a page is from, if not from ``docs/``."""
 PAGES = {**{source: page for page, source in ORIGINS.items()}, "README.md": "README.md"}
 """Where a file of the root has gone; for the first page of the code host stands that of the site."""
-OPTIONAL = {"performance.md"}
-"""Entries of the navigation that are left out until their page is written."""
 WIDTH = 92
 """Columns that fit a page."""
 HELP = "<!-- the help of every command -->"
@@ -35,24 +32,15 @@ LINK = re.compile(r"(\]\()([^)\s#]+)([^)]*\))")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """A page for each example; none for what is not written."""
+    """A page for each example."""
     pages = [f"{GALLERY}{example.name}.md" for example in gallery.read_examples()]
-    config.nav = [_completed(entry, config, pages) for entry in config.nav or []]
+    index = f"{GALLERY}README.md"
+    config.nav = [
+        {title: [index, *pages] if inside == index else inside}
+        for entry in config.nav or []
+        for title, inside in entry.items()
+    ]
     return config
-
-
-def _completed(entry: Any, config: MkDocsConfig, pages: list[str]) -> Any:
-    ((title, inside),) = entry.items()
-    if inside == f"{GALLERY}README.md":
-        return {title: [inside, *pages]}
-    if isinstance(inside, list):
-        return {title: [part for part in inside if not _is_missing(part, config)]}
-    return entry
-
-
-def _is_missing(part: Any, config: MkDocsConfig) -> bool:
-    path = next(iter(part.values())) if isinstance(part, dict) else part
-    return path in OPTIONAL and not (Path(config.docs_dir) / path).exists()
 
 
 def on_pre_build(config: MkDocsConfig) -> None:

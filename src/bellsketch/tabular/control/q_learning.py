@@ -43,6 +43,7 @@ class SketchQLearning(Algorithm):
 
     @property
     def num_pairs(self) -> int:
+        """Of a state and an action."""
         return self.sampler.successor.shape[0]
 
     def action_values(self, values: Float[Array, "p m"]) -> Float[Array, "s a"]:
