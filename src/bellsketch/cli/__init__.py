@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": "Demo",
     "solve": "Solve",
     "compare": "Compare",
+    "explore": "Explore",
     "reproduce": "Reproduce",
     "bench": "Bench",
     "train": "Train",
@@ -28,7 +29,7 @@ COMMANDS = {
     "doctor": "Doctor",
 }
 """A command's module in this package, and its class there. Only the one that is called is imported."""
-EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "suite": "cluster", "report": "cluster"}
+EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "explore": "explore", "suite": "cluster", "report": "cluster"}
 """What a command needs beyond the base install, if anything."""
 
 

@@ -1,0 +1,100 @@
+"""The page: widgets and where things stand. What they mean is computed in ``view``."""
+
+import marimo
+
+app = marimo.App(width="full", app_title="bellsketch explorer")
+
+
+@app.cell
+def _():
+    import math
+
+    import marimo as mo
+
+    from bellsketch.core.errors import BellsketchError
+    from bellsketch.core.families import FAMILIES
+    from bellsketch.explore import settings, view
+    from bellsketch.tabular.environments import NAMES
+
+    return BellsketchError, FAMILIES, NAMES, math, mo, settings, view
+
+
+@app.cell
+def _(FAMILIES, NAMES, math, mo, settings):
+    start = settings.Settings()
+    wide = {"full_width": True, "show_value": True, "debounce": True}
+    environment = mo.ui.dropdown(list(NAMES), value=start.environment, label="environment", allow_select_none=False)
+    family = mo.ui.dropdown(list(FAMILIES), value=start.family, label="features", allow_select_none=False)
+    num_features = mo.ui.slider(1, settings.MOST_FEATURES, value=start.num_features, label="m, features", **wide)
+    slope = mo.ui.slider(-1.0, 1.0, 0.05, value=0.0, label="slope, log₁₀ of the factor", **wide)
+    anchors = mo.ui.range_slider(
+        -settings.REACH, 1 + settings.REACH, 0.05, value=list(start.anchors), label="anchors, returns are [0, 1]", **wide
+    )
+    least, largest = (math.log10(end) for end in settings.RIDGES)
+    ridge = mo.ui.slider(least, largest, 0.5, value=math.log10(start.ridge), label="ridge, log₁₀", **wide)
+    intercept = mo.ui.dropdown(
+        list(settings.INTERCEPTS), value=start.intercept, label="intercept", allow_select_none=False
+    )
+    mo.sidebar([
+        mo.md("## bellsketch"),
+        mo.md("A return distribution kept as U = E[φ(G)], and a Bellman backup U ← E[A U(X′) + c]."),
+        mo.vstack([environment, family, num_features, slope, anchors, ridge, intercept], gap=1.0),
+    ])
+    return anchors, environment, family, intercept, num_features, ridge, slope
+
+
+@app.cell
+def _(BellsketchError, anchors, environment, family, intercept, mo, num_features, ridge, settings, slope, view):
+    try:
+        shown = view.look(
+            settings.from_page(
+                environment=environment.value,
+                family=family.value,
+                num_features=num_features.value,
+                log_slope=slope.value,
+                anchors=anchors.value,
+                log_ridge=ridge.value,
+                intercept=intercept.value,
+            )
+        )
+        problem = None
+    except BellsketchError as error:
+        shown, problem = None, str(error)
+    mo.stop(problem is not None, mo.callout(mo.plain_text(problem or ""), kind="danger"))
+    return (shown,)
+
+
+@app.cell
+def _(mo, shown, view):
+    mo.image(view.png(view.draw_operator(shown)), alt="features, operator and spectrum", width="100%")
+    return
+
+
+@app.cell
+def _(mo, shown, view):
+    mo.image(view.png(view.draw_returns(shown)), alt="paths and distributions", width="100%")
+    return
+
+
+@app.cell
+def _(mo, shown):
+    mo.vstack([mo.callout(mo.plain_text(note), kind="warn") for note in shown.notes]) if shown.notes else None
+    return
+
+
+@app.cell
+def _(mo, shown, view):
+    rows = "".join(f"<tr><td>{label}</td><td>{value}</td></tr>" for label, value in shown.numbers().items())
+    mo.hstack(
+        [
+            mo.Html(f"<table id='numbers'>{rows}</table><p id='verdict'>{view.as_html(shown.verdict())}</p>"),
+            mo.image(view.png(view.draw_errors(shown)), alt="errors and bound", width="100%"),
+        ],
+        widths=[1, 1],
+        align="start",
+    )
+    return
+
+
+if __name__ == "__main__":
+    app.run()

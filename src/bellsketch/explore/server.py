@@ -1,0 +1,84 @@
+"""Serving the page: to this machine only, and without taking any code from it."""
+
+import socket
+import webbrowser
+from collections.abc import Awaitable, Callable, MutableMapping
+from importlib.resources import files
+from typing import Any
+
+import marimo
+import uvicorn
+
+from bellsketch.core.errors import InputError
+
+LOOPBACK = "127.0.0.1"
+"""The only address that is listened on: nobody else can reach it."""
+PORT = 2718
+POSTS = ("/api/kernel/set_ui_element_value", "/api/kernel/function_call")
+"""What a page may send: values of widgets, and what they ask for themselves."""
+
+Scope = MutableMapping[str, Any]
+Application = Callable[[Scope, Any, Any], Awaitable[None]]
+
+
+def listen(port: int = PORT) -> socket.socket:
+    """A socket that this machine alone can connect to; port 0 finds a free one."""
+    if not 0 <= port <= 65_535:
+        raise InputError(f"port={port}: must lie between 0 and 65535; 0 finds a free one")
+    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((LOOPBACK, port))
+    except OSError as error:
+        opened.close()
+        raise InputError(f"port={port}: cannot be listened on ({error.strerror}); pass another one, or 0") from None
+    opened.listen()
+    return opened
+
+
+def address(opened: socket.socket) -> str:
+    """Where the page is."""
+    host, port = opened.getsockname()
+    return f"http://{host}:{port}"
+
+
+def application(port: int) -> Application:
+    """The page in marimo's run mode, which has no editor and runs the cells of our file only."""
+    file = str(files("bellsketch.explore") / "app.py")
+    page: Any = marimo.create_asgi_app(quiet=True, include_code=False).with_app(path="", root=file).build()
+    return _guarded(page, port)
+
+
+def _guarded(page: Application, port: int) -> Application:
+    """Requests that name another host or come from another page are refused, and so is all that is not needed.
+
+    A page elsewhere on the web could otherwise talk to this one through the reader's browser.
+    """
+    hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+    origins = {f"http://{host}" for host in hosts}
+
+    async def guard(scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await page(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        ours = headers.get("host") in hosts and headers.get("origin", min(origins)) in origins
+        needed = scope["type"] == "websocket" or scope["method"] in ("GET", "HEAD") or scope["path"] in POSTS
+        if ours and needed:
+            await page(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": b"This page takes no such requests."})
+
+    return guard
+
+
+def serve(opened: socket.socket, *, browser: bool) -> None:
+    """Serve the page on that socket until interrupted."""
+    port = opened.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(application(port), log_level="warning"))
+    if browser:
+        webbrowser.open(address(opened))  # the socket listens already, so it waits for the server
+    server.run(sockets=[opened])
