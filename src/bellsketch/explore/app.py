@@ -23,18 +23,17 @@ def _():
 def _(FAMILIES, NAMES, math, mo, settings):
     start = settings.Settings()
     wide = {"full_width": True, "show_value": True, "debounce": True}
-    environment = mo.ui.dropdown(list(NAMES), value=start.environment, label="environment", allow_select_none=False)
-    family = mo.ui.dropdown(list(FAMILIES), value=start.family, label="features", allow_select_none=False)
-    num_features = mo.ui.slider(1, settings.MOST_FEATURES, value=start.num_features, label="m, features", **wide)
-    slope = mo.ui.slider(-1.0, 1.0, 0.05, value=0.0, label="slope, log₁₀ of the factor", **wide)
+    choice = {"full_width": True, "allow_select_none": False}
+    environment = mo.ui.dropdown(list(NAMES), value=start.environment, label="environment", **choice)
+    family = mo.ui.dropdown(list(FAMILIES), value=start.family, label="features", **choice)
+    num_features = mo.ui.slider(1, settings.MOST_FEATURES, value=start.num_features, label="m, the number of features", **wide)
+    slope = mo.ui.slider(-1.0, 1.0, 0.05, value=0.0, label="slope: log₁₀ of its factor", **wide)
     anchors = mo.ui.range_slider(
-        -settings.REACH, 1 + settings.REACH, 0.05, value=list(start.anchors), label="anchors, returns are [0, 1]", **wide
+        -settings.REACH, 1 + settings.REACH, 0.05, value=list(start.anchors), label="anchors, where returns are 0 to 1", **wide
     )
     least, largest = (math.log10(end) for end in settings.RIDGES)
-    ridge = mo.ui.slider(least, largest, 0.5, value=math.log10(start.ridge), label="ridge, log₁₀", **wide)
-    intercept = mo.ui.dropdown(
-        list(settings.INTERCEPTS), value=start.intercept, label="intercept", allow_select_none=False
-    )
+    ridge = mo.ui.slider(least, largest, 0.5, value=math.log10(start.ridge), label="ridge: its log₁₀", **wide)
+    intercept = mo.ui.dropdown(list(settings.INTERCEPTS), value=start.intercept, label="intercept", **choice)
     mo.sidebar([
         mo.md("## bellsketch"),
         mo.md("A return distribution kept as U = E[φ(G)], and a Bellman backup U ← E[A U(X′) + c]."),
@@ -60,13 +59,16 @@ def _(BellsketchError, anchors, environment, family, intercept, mo, num_features
         problem = None
     except BellsketchError as error:
         shown, problem = None, str(error)
-    mo.stop(problem is not None, mo.callout(mo.plain_text(problem or ""), kind="danger"))
+    mo.stop(problem is not None, mo.callout(mo.Html(view.paragraph(problem or "", "problem")), kind="danger"))
     return (shown,)
 
 
 @app.cell
 def _(mo, shown, view):
-    mo.image(view.png(view.draw_operator(shown)), alt="features, operator and spectrum", width="100%")
+    mo.vstack([
+        mo.Html(view.paragraph(shown.summary(), "summary")),
+        mo.image(view.png(view.draw_operator(shown)), alt="features, operator and spectrum", width="100%"),
+    ])
     return
 
 
@@ -77,22 +79,18 @@ def _(mo, shown, view):
 
 
 @app.cell
-def _(mo, shown):
-    mo.vstack([mo.callout(mo.plain_text(note), kind="warn") for note in shown.notes]) if shown.notes else None
+def _(mo, shown, view):
+    notes = [mo.callout(mo.Html(view.paragraph(note, f"note-{i}")), kind="warn") for i, note in enumerate(shown.notes)]
+    mo.vstack([mo.Html(view.numbers_table(shown)), *notes])
     return
 
 
 @app.cell
 def _(mo, shown, view):
-    rows = "".join(f"<tr><td>{label}</td><td>{value}</td></tr>" for label, value in shown.numbers().items())
-    mo.hstack(
-        [
-            mo.Html(f"<table id='numbers'>{rows}</table><p id='verdict'>{view.as_html(shown.verdict())}</p>"),
-            mo.image(view.png(view.draw_errors(shown)), alt="errors and bound", width="100%"),
-        ],
-        widths=[1, 1],
-        align="start",
-    )
+    mo.vstack([
+        mo.Html(view.paragraph(shown.verdict(), "verdict")),
+        mo.image(view.png(view.draw_errors(shown)), alt="errors and bound", width="100%"),
+    ])
     return
 
 

@@ -47,7 +47,7 @@ FEW_FEATURES = 5
 FLOOR = 1e-17
 """Smaller errors are rounding."""
 INK = "0.35"
-MARGINS = {"left": 0.045, "right": 0.99, "bottom": 0.17, "top": 0.9}
+MARGINS = {"left": 0.05, "right": 0.99, "bottom": 0.17, "top": 0.9}
 """Fixed: finding them out would take as long as drawing."""
 STEPS = 500
 """Points of a line."""
@@ -106,20 +106,29 @@ class View:
 
     def numbers(self) -> dict[str, str]:
         """What a person wants to know, in words."""
-        solution, reports = self.solution, self._reports
+        solution, reports, m = self.solution, self._reports, self.settings.num_features
         values = {
             "largest regression error": f"{solution.coefficients.max_error:.1e}",
             "operator norm max ‖A_r‖": f"{solution.coefficients.operator_norm:.3f}",
             "spectral radius": f"{self.radius:.3f}",
-            "directions used by the regression": " – ".join(dict.fromkeys(f"{r.rank}" for r in reports)) or "all",
+            "directions the regression uses": f"{min((r.rank for r in reports), default=m)} of {m}",
             "largest error of a mean": f"{np.abs(solution.mean - self.problem.mrp.value).max():.1e}",
             "largest embedding error ‖U − U^π‖": f"{self.embedding_errors.max():.1e}",
         }
         if self.imputed is not None:
             distances = (cramer(self.imputed, self.true_distributions), wasserstein(self.imputed, self.true_distributions))
             for name, distance in zip(("Cramér", "Wasserstein"), distances, strict=True):
-                values[f"largest {name} distance, of those drawn"] = f"{distance.max():.1e}"
+                values[f"{name} distance of the worst drawn"] = f"{distance.max():.1e}"
         return values
+
+    def summary(self) -> str:
+        """What is shown."""
+        s, returns, anchors = self.settings, self.problem.returns, self.settings.anchor_range(self.problem.returns)
+        return (
+            f"{s.environment}: {self.problem.mrp.num_states} states, γ = {self.problem.mrp.discount:g}, returns from"
+            f" {returns.low:.3g} to {returns.high:.3g}. {s.num_features} {s.family} features from {anchors.low:.3g} to"
+            f" {anchors.high:.3g}, ridge {s.ridge:.0e}, {s.intercept} intercept; {self.seconds:.1f} s."
+        )
 
     def verdict(self) -> str:
         """What the certificate says."""
@@ -334,7 +343,7 @@ def draw_returns(view: View) -> Figure:
     """Paths of embeddings, and distributions against the truth."""
     figure = Figure(figsize=(13, 3.0))
     widths = [1.5] + [1.0] * len(view.states)
-    axes = figure.subplots(1, len(widths), width_ratios=widths, gridspec_kw={**MARGINS, "wspace": 0.13})
+    axes = figure.subplots(1, len(widths), width_ratios=widths, gridspec_kw={**MARGINS, "wspace": 0.2})
     _draw_paths(axes[0], view)
     for i, (axis, state) in enumerate(zip(axes[1:], view.states, strict=True)):
         true = view.true_distributions[i]
@@ -346,8 +355,6 @@ def draw_returns(view: View) -> Figure:
             axis.plot(x, estimate, drawstyle="steps-post", color="tab:blue", linewidth=1.2, label="sketch")
         axis.set(xlim=(low, high), ylim=(-0.03, 1.03), xlabel="return")
         axis.set_title(f"state {state}: P(G ≤ x)", fontsize=9)
-        if i:
-            axis.set_yticklabels([])
     axes[1].legend(frameon=False, fontsize=8)
     return figure
 
@@ -381,28 +388,36 @@ def _draw_paths(axis: Axes, view: View) -> None:
 
 def draw_errors(view: View) -> Figure:
     """The embedding error of each state under the certificate's bound."""
-    figure = Figure(figsize=(6, 2.7))
-    axis = figure.subplots(gridspec_kw={"left": 0.12, "right": 0.98, "bottom": 0.17, "top": 0.9})
+    figure = Figure(figsize=(13, 2.3))
+    axis = figure.subplots(gridspec_kw=MARGINS | {"bottom": 0.2, "top": 0.88})
     errors = np.maximum(view.embedding_errors, FLOOR)
     names = np.arange(len(errors))
-    axis.bar(names, errors, color="tab:blue", alpha=0.7, label="‖U − U^π‖")
+    axis.set_yscale("log")
+    axis.bar(names, errors, width=0.5, color="tab:blue", alpha=0.7, label="‖U − U^π‖")
     bound = view.certificate.bound
     if math.isfinite(bound):
         axis.axhline(max(bound, FLOOR), color="tab:red", linewidth=1.5, label="certified bound")
-    axis.set(yscale="log", xlabel="state", xticks=names)
     tallest = max(float(errors.max()), bound if math.isfinite(bound) else 0.0)
-    axis.set_ylim(float(errors.min()) / 10, tallest * 30)
+    axis.set(xlabel="state", xticks=names, ylim=(float(errors.min()) / 10, tallest * 30))
     axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
     axis.set_title("embedding errors", fontsize=9)
     return figure
 
 
-def as_html(words: str) -> str:
-    """Text that is no markup."""
-    return html.escape(words)
+def numbers_table(view: View) -> str:
+    """The numbers as HTML."""
+    style = "padding: 0.1em 1.5em 0.1em 0"
+    cells = (map(html.escape, row) for row in view.numbers().items())
+    rows = (f"<tr><td style='{style}'>{label}</td><td>{value}</td></tr>" for label, value in cells)
+    return f"<table id='numbers' style='width: auto'>{''.join(rows)}</table>"
 
 
-def png(figure: Figure, dpi: int = 100) -> bytes:
+def paragraph(words: str, name: str) -> str:
+    """Text as HTML, with a name to find it by."""
+    return f"<p id='{name}'>{html.escape(words)}</p>"
+
+
+def png(figure: Figure, dpi: int = 110) -> bytes:
     """The picture as a file."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=dpi)
