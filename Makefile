@@ -51,5 +51,5 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed requirements-dev.txt
-	$(PIP) install --quiet --editable ".[deep,cluster]" --requirement requirements-dev.txt --constraint constraints.txt
+	$(PIP) install --quiet --editable ".[deep,cluster,explore]" --requirement requirements-dev.txt --constraint constraints.txt
 	touch $@

@@ -23,21 +23,26 @@ def main() -> Figure:
     figure, (bounds, means) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for family, colour in FAMILIES.items():
         solutions = [bs.solve(mrp, features=family, num_features=m, return_range=RETURNS) for m in NUMBERS]
-        errors = [
-            np.sqrt(bs.squared_embedding_error(s.sketch, truth.embedding(s.features))).max() for s in solutions
-        ]
+        errors = [np.sqrt(bs.squared_embedding_error(s.sketch, truth.embedding(s.features))).max() for s in solutions]
         bounds.plot(NUMBERS, [s.certificate.bound for s in solutions], "o-", color=colour, label=f"{family}: bound")
         bounds.plot(NUMBERS, errors, "o--", color=colour, alpha=0.6, label="true error")
         if family == "sigmoid":
             few, more = solutions[1], solutions[2]
-    bounds.set(yscale="log", xticks=NUMBERS, xlabel="m, the number of features", title="embedding error ‖U − U^π‖, largest of all states")
+    bounds.set(
+        yscale="log",
+        xticks=NUMBERS,
+        xlabel="m, the number of features",
+        title="embedding error ‖U − U^π‖, largest of all states",
+    )
     bounds.legend(frameon=False, ncols=3, fontsize=8)
 
     states = np.arange(mrp.num_states)
     for solution, shift, colour in ((few, -0.15, "tab:red"), (more, 0.15, "tab:blue")):
         certified = solution.certified_mean
         label = f"{solution.features.num_features} sigmoids: ± {certified.bound.max():.1e}"
-        means.errorbar(states + shift, certified.value, certified.bound, fmt="none", color=colour, capsize=4, label=label)
+        means.errorbar(
+            states + shift, certified.value, certified.bound, fmt="none", color=colour, capsize=4, label=label
+        )
         means.plot(states + shift, mrp.value, "x", color="black", markersize=5)
     means.set(xticks=states, xlabel="state", title="certified means, and the true ones (×)")
     means.legend(frameon=False, loc="upper left")

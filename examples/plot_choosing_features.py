@@ -3,8 +3,8 @@
 Sketches of the loopy fork for m features and multiples of the default slope. What one sees, darker being better: the
 largest regression error, which is known without the truth; the largest Cramér distance of a decoded distribution from
 the truth; and the certified bound on the embedding error. Steep features leave gaps that no regression bridges unless
-there are many. Flat ones are fitted well with few, but are all alike to a regression with a ridge: from there on more of
-them change little. At the default of 1, each feature more helps.
+there are many. Flat ones are fitted well with few, but are all alike to a regression with a ridge: from there on more
+of them change little. At the default of 1, each feature more helps.
 """
 
 import matplotlib.pyplot as plt

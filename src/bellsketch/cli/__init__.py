@@ -78,7 +78,9 @@ def _parse_any(arguments: list[str]) -> Any:
             every.append(Annotated[_load(name), tyro.conf.subcommand(name, prefix_name=False)])  # type: ignore[misc]
         except InputError:
             missing.append(name)
-    note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[cluster]'." if missing else ""
+    extras = {"explore" if EXTRAS[name] == "explore" else "cluster" for name in missing}  # which has deep in it
+    remedy = f"pip install 'bellsketch[{','.join(sorted(extras))}]'"
+    note = f"\n\nNot installed: {', '.join(missing)}. For these, {remedy}." if missing else ""
     description = f"{bellsketch.__doc__}{note}"
     return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
 

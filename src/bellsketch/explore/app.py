@@ -26,19 +26,28 @@ def _(FAMILIES, NAMES, math, mo, settings):
     choice = {"full_width": True, "allow_select_none": False}
     environment = mo.ui.dropdown(list(NAMES), value=start.environment, label="environment", **choice)
     family = mo.ui.dropdown(list(FAMILIES), value=start.family, label="features", **choice)
-    num_features = mo.ui.slider(1, settings.MOST_FEATURES, value=start.num_features, label="m, the number of features", **wide)
+    num_features = mo.ui.slider(
+        1, settings.MOST_FEATURES, value=start.num_features, label="m, the number of features", **wide
+    )
     slope = mo.ui.slider(-1.0, 1.0, 0.05, value=0.0, label="slope: log₁₀ of its factor", **wide)
     anchors = mo.ui.range_slider(
-        -settings.REACH, 1 + settings.REACH, 0.05, value=list(start.anchors), label="anchors, where returns are 0 to 1", **wide
+        -settings.REACH,
+        1 + settings.REACH,
+        0.05,
+        value=list(start.anchors),
+        label="anchors, where returns are 0 to 1",
+        **wide,
     )
     least, largest = (math.log10(end) for end in settings.RIDGES)
     ridge = mo.ui.slider(least, largest, 0.5, value=math.log10(start.ridge), label="ridge: its log₁₀", **wide)
     intercept = mo.ui.dropdown(list(settings.INTERCEPTS), value=start.intercept, label="intercept", **choice)
-    mo.sidebar([
-        mo.md("## bellsketch"),
-        mo.md("A return distribution kept as U = E[φ(G)], and a Bellman backup U ← E[A U(X′) + c]."),
-        mo.vstack([environment, family, num_features, slope, anchors, ridge, intercept], gap=1.0),
-    ])
+    mo.sidebar(
+        [
+            mo.md("## bellsketch"),
+            mo.md("A return distribution kept as U = E[φ(G)], and a Bellman backup U ← E[A U(X′) + c]."),
+            mo.vstack([environment, family, num_features, slope, anchors, ridge, intercept], gap=1.0),
+        ]
+    )
     return anchors, environment, family, intercept, num_features, ridge, slope
 
 
@@ -65,10 +74,12 @@ def _(BellsketchError, anchors, environment, family, intercept, mo, num_features
 
 @app.cell
 def _(mo, shown, view):
-    mo.vstack([
-        mo.Html(view.paragraph(shown.summary(), "summary")),
-        mo.image(view.png(view.draw_operator(shown)), alt="features, operator and spectrum", width="100%"),
-    ])
+    mo.vstack(
+        [
+            mo.Html(view.paragraph(shown.summary(), "summary")),
+            mo.image(view.png(view.draw_operator(shown)), alt="features, operator and spectrum", width="100%"),
+        ]
+    )
     return
 
 
@@ -87,10 +98,12 @@ def _(mo, shown, view):
 
 @app.cell
 def _(mo, shown, view):
-    mo.vstack([
-        mo.Html(view.paragraph(shown.verdict(), "verdict")),
-        mo.image(view.png(view.draw_errors(shown)), alt="errors and bound", width="100%"),
-    ])
+    mo.vstack(
+        [
+            mo.Html(view.paragraph(shown.verdict(), "verdict")),
+            mo.image(view.png(view.draw_errors(shown)), alt="errors and bound", width="100%"),
+        ]
+    )
     return
 
 

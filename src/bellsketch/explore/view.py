@@ -116,7 +116,10 @@ class View:
             "largest embedding error ‖U − U^π‖": f"{self.embedding_errors.max():.1e}",
         }
         if self.imputed is not None:
-            distances = (cramer(self.imputed, self.true_distributions), wasserstein(self.imputed, self.true_distributions))
+            distances = (
+                cramer(self.imputed, self.true_distributions),
+                wasserstein(self.imputed, self.true_distributions),
+            )
             for name, distance in zip(("Cramér", "Wasserstein"), distances, strict=True):
                 values[f"{name} distance of the worst drawn"] = f"{distance.max():.1e}"
         return values
@@ -138,14 +141,16 @@ class View:
         if certificate.reason:
             return f"A certificate that says nothing: {certificate.reason}."
         sure = "proven" if certificate.proven else "not proven"
-        return f"Certified: all sketches are within {certificate.bound:.1e} of the truth ({certificate.method}, {sure})."
+        return (
+            f"Certified: all sketches are within {certificate.bound:.1e} of the truth ({certificate.method}, {sure})."
+        )
 
     @property
     def _reports(self) -> list[FitReport]:
         return [report for row in self.solution.coefficients.reports for report in row if report is not None]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def problem(environment: str) -> Problem:
     """An environment with its true distributions."""
     mrp = make(environment)
@@ -374,7 +379,9 @@ def _draw_paths(axis: Axes, view: View) -> None:
     plane = np.zeros((m, 2))
     with single_threaded_blas():
         components = scipy.linalg.eigh((rows - centre).T @ (rows - centre))[1][:, ::-1][:, :2]
-    plane[:, : components.shape[1]] = components * np.where(components.sum(axis=0) < 0, -1.0, 1.0)  # signs are arbitrary
+    plane[:, : components.shape[1]] = components * np.where(
+        components.sum(axis=0) < 0, -1.0, 1.0
+    )  # signs are arbitrary
     path, truth = (view.path - centre) @ plane, (view.true_sketch - centre) @ plane
     for x in range(states):
         colour = f"C{x % 10}"
