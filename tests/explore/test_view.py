@@ -23,6 +23,8 @@ from bellsketch.explore.view import (
     problem,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_compiles")
+
 
 @pytest.fixture(scope="module")
 def view():
@@ -124,12 +126,11 @@ class TestNotes:
         assert "Cramér distance of the worst drawn" not in shown.numbers()
         assert pixels(draw_returns(shown)).std() > 0.05
 
-    @pytest.mark.parametrize("m", [1, 2])
-    def test_hardly_any_features(self, m):
-        for family in ("sigmoid", "fourier", "indicator", "polynomial"):
-            view = look(Settings("rowland23", family, m))
-            for draw in (draw_operator, draw_returns, draw_errors):
-                assert pixels(draw(view)).std() > 0.02
+    @pytest.mark.parametrize("family", ["sigmoid", "fourier", "polynomial"])
+    def test_one_feature(self, family):
+        view = look(Settings("rowland23", family, 1))
+        for draw in (draw_operator, draw_returns, draw_errors):
+            assert pixels(draw(view)).std() > 0.02
 
 
 class TestPictures:
