@@ -7,6 +7,8 @@ sketch keeps as much of it as its features resolve. Its distributions are the ne
 categorical atoms, and with many of them quantiles, are as good.
 """
 
+from collections.abc import Sequence
+
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
@@ -34,7 +36,7 @@ def solved(mrp: bs.MRP, method: str, m: int) -> tuple[np.ndarray, bs.AtomicDistr
     return np.asarray(found.mean), found
 
 
-def main() -> Figure:
+def main(numbers: Sequence[int] = NUMBERS) -> Figure:
     mrp = bs.environments.make("random_chain")
     truth = bs.ground_truth(mrp).distribution
     figure = plt.figure(figsize=(11, 6), layout="constrained")
@@ -42,14 +44,14 @@ def main() -> Figure:
     means, distances = figure.add_subplot(grid[0, :3]), figure.add_subplot(grid[0, 3:])
     x = np.linspace(-0.3, 4.0, 600)
     for i, (method, colour) in enumerate(METHODS.items()):
-        results = [solved(mrp, method, m) for m in NUMBERS]
+        results = [solved(mrp, method, m) for m in numbers]
         style = {"color": colour, "marker": "o", "label": method}
-        means.plot(NUMBERS, [max(np.abs(mean - mrp.value).max(), ROUNDING) for mean, _ in results], **style)
-        distances.plot(NUMBERS, [float(np.max(bs.cramer(found, truth))) for _, found in results], **style)
+        means.plot(numbers, [max(np.abs(mean - mrp.value).max(), ROUNDING) for mean, _ in results], **style)
+        distances.plot(numbers, [float(np.max(bs.cramer(found, truth))) for _, found in results], **style)
         axis = figure.add_subplot(grid[1, 2 * i : 2 * i + 2])
         axis.plot(x, truth[STATE].cdf(x), color="0.8", linewidth=5)
         axis.plot(x, results[0][1][STATE].cdf(x), color=colour, drawstyle="steps-post")
-        axis.set(title=f"{method}, m = {NUMBERS[0]}: state {STATE}", xlabel="return x", ylabel="P(G ≤ x)")
+        axis.set(title=f"{method}, m = {numbers[0]}: state {STATE}", xlabel="return x", ylabel="P(G ≤ x)")
     means.set(yscale="log", xlabel="m, numbers per state", title="largest error of a mean")
     distances.set(yscale="log", xlabel="m, numbers per state", title="largest Cramér distance")
     means.legend(frameon=False, loc="center right")

@@ -6,6 +6,8 @@ state's mean, with the true means as crosses inside, for 15 sigmoids and for 20.
 small beside what is measured: five features more make intervals too short to be seen.
 """
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,20 +19,20 @@ FAMILIES = {"sigmoid": "tab:blue", "gaussian": "tab:orange", "erf": "tab:green"}
 RETURNS = (0.0, 5.0)
 
 
-def main() -> Figure:
+def main(numbers: Sequence[int] = NUMBERS) -> Figure:
     mrp = bs.environments.make("random_chain")
     truth = bs.ground_truth(mrp)
     figure, (bounds, means) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for family, colour in FAMILIES.items():
-        solutions = [bs.solve(mrp, features=family, num_features=m, return_range=RETURNS) for m in NUMBERS]
+        solutions = [bs.solve(mrp, features=family, num_features=m, return_range=RETURNS) for m in numbers]
         errors = [np.sqrt(bs.squared_embedding_error(s.sketch, truth.embedding(s.features))).max() for s in solutions]
-        bounds.plot(NUMBERS, [s.certificate.bound for s in solutions], "o-", color=colour, label=f"{family}: bound")
-        bounds.plot(NUMBERS, errors, "o--", color=colour, alpha=0.6, label="true error")
+        bounds.plot(numbers, [s.certificate.bound for s in solutions], "o-", color=colour, label=f"{family}: bound")
+        bounds.plot(numbers, errors, "o--", color=colour, alpha=0.6, label="true error")
         if family == "sigmoid":
-            few, more = solutions[1], solutions[2]
+            few, more = solutions[1:3]
     bounds.set(
         yscale="log",
-        xticks=NUMBERS,
+        xticks=numbers,
         xlabel="m, the number of features",
         title="embedding error ‖U − U^π‖, largest of all states",
     )

@@ -7,6 +7,8 @@ there are many. Flat ones are fitted well with few, but are all alike to a regre
 of them change little. At the default of 1, each feature more helps.
 """
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LogNorm
@@ -18,14 +20,14 @@ NUMBERS = (8, 13, 20, 30)
 SLOPES = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-def main() -> Figure:
+def main(numbers: Sequence[int] = NUMBERS, slopes: Sequence[float] = SLOPES) -> Figure:
     mrp = bs.environments.make("loopy_fork")
     truth = bs.ground_truth(mrp)
     returns = bs.ReturnRange(-3.7, 3.7)
     names = ("largest regression error", "largest Cramér distance", "certified embedding error")
-    results = np.zeros((len(names), len(SLOPES), len(NUMBERS)))
-    for i, slope in enumerate(SLOPES):
-        for j, m in enumerate(NUMBERS):
+    results = np.zeros((len(names), len(slopes), len(numbers)))
+    for i, slope in enumerate(slopes):
+        for j, m in enumerate(numbers):
             solution = bs.solve(mrp, features="sigmoid", num_features=m, slope_factor=slope, return_range=returns)
             distance = float(np.max(bs.cramer(solution.distributions, truth.distribution)))
             results[:, i, j] = solution.coefficients.max_error, distance, solution.certificate.bound
@@ -37,8 +39,8 @@ def main() -> Figure:
         for (i, j), value in np.ndenumerate(table):
             colour = "white" if value < middle else "black"
             axis.text(j, i, f"{value:.0e}", ha="center", va="center", fontsize=8, color=colour)
-        axis.set_xticks(range(len(NUMBERS)), [str(m) for m in NUMBERS])
-        axis.set_yticks(range(len(SLOPES)), [f"{slope:g}" for slope in SLOPES])
+        axis.set_xticks(range(len(numbers)), [str(m) for m in numbers])
+        axis.set_yticks(range(len(slopes)), [f"{slope:g}" for slope in slopes])
         axis.set(title=name, xlabel="m, the number of features")
         figure.colorbar(image, ax=axis)
     axes[0].set_ylabel("slope, as a factor of the default")

@@ -12,6 +12,9 @@ from matplotlib.figure import Figure
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("plot_*.py"))
 SMALLER = {
+    "plot_baselines": {"numbers": (10, 20)},
+    "plot_certificates": {"numbers": (8, 10, 12)},
+    "plot_choosing_features": {"numbers": (8, 13), "slopes": (0.5, 1.0)},
     "plot_sketch_td": {"steps": 4_000},
     "plot_minatar": {
         "frames": 500, "num": 21, "records": 3, "learning_starts": 100, "replay_capacity": 1_000,

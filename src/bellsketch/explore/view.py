@@ -130,7 +130,7 @@ class View:
         return (
             f"{s.environment}: {self.problem.mrp.num_states} states, γ = {self.problem.mrp.discount:g}, returns from"
             f" {returns.low:.3g} to {returns.high:.3g}. {s.num_features} {s.family} features from {anchors.low:.3g} to"
-            f" {anchors.high:.3g}, ridge {s.ridge:.0e}, {s.intercept} intercept; {self.seconds:.1f} s."
+            f" {anchors.high:.3g}, ridge {s.ridge:.0e}, intercept {s.intercept}; computed in {self.seconds:.1f} s."
         )
 
     def verdict(self) -> str:
@@ -348,7 +348,7 @@ def draw_returns(view: View) -> Figure:
     """Paths of embeddings, and distributions against the truth."""
     figure = Figure(figsize=(13, 3.0))
     widths = [1.5] + [1.0] * len(view.states)
-    axes = figure.subplots(1, len(widths), width_ratios=widths, gridspec_kw={**MARGINS, "wspace": 0.2})
+    axes = figure.subplots(1, len(widths), width_ratios=widths, gridspec_kw={**MARGINS, "left": 0.06, "wspace": 0.2})
     _draw_paths(axes[0], view)
     for i, (axis, state) in enumerate(zip(axes[1:], view.states, strict=True)):
         true = view.true_distributions[i]
@@ -416,7 +416,7 @@ def numbers_table(view: View) -> str:
     style = "padding: 0.1em 1.5em 0.1em 0"
     cells = (map(html.escape, row) for row in view.numbers().items())
     rows = (f"<tr><td style='{style}'>{label}</td><td>{value}</td></tr>" for label, value in cells)
-    return f"<table id='numbers' style='width: auto'>{''.join(rows)}</table>"
+    return f"<table id='numbers' style='width: 38rem !important; max-width: 100%'>{''.join(rows)}</table>"
 
 
 def paragraph(words: str, name: str) -> str:
