@@ -413,10 +413,9 @@ def draw_errors(view: View) -> Figure:
 
 def numbers_table(view: View) -> str:
     """The numbers as HTML."""
-    style = "padding: 0.1em 1.5em 0.1em 0"
-    cells = (map(html.escape, row) for row in view.numbers().items())
-    rows = (f"<tr><td style='{style}'>{label}</td><td>{value}</td></tr>" for label, value in cells)
-    return f"<table id='numbers' style='width: 38rem !important; max-width: 100%'>{''.join(rows)}</table>"
+    style = "display: grid; grid-template-columns: max-content max-content; gap: 0.2rem 2.5rem"
+    cells = (html.escape(cell) for row in view.numbers().items() for cell in row)
+    return f"<div id='numbers' style='{style}'>{''.join(f'<span>{cell}</span>' for cell in cells)}</div>"
 
 
 def paragraph(words: str, name: str) -> str:
