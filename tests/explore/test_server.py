@@ -91,7 +91,7 @@ class TestReach:
 
     def test_no_code_is_taken(self, address):
         """Not by the paths of marimo's editor, nor by any other."""
-        code = json.dumps({"cellIds": ["a"], "codes": ["1/0"], "code": "1/0", "path": "/tmp/x", "contents": "x"})
+        code = json.dumps({"cellIds": ["a"], "codes": ["1/0"], "code": "1/0", "path": "x.py", "contents": "x"})
         paths = (
             "kernel/run",
             "kernel/scratchpad/run",

@@ -14,9 +14,10 @@ def _():
     from bellsketch.core.errors import BellsketchError
     from bellsketch.core.families import FAMILIES
     from bellsketch.explore import settings, view
+    from bellsketch.explore.turns import my_turn
     from bellsketch.tabular.environments import NAMES
 
-    return BellsketchError, FAMILIES, NAMES, math, mo, settings, view
+    return BellsketchError, FAMILIES, NAMES, math, mo, my_turn, settings, view
 
 
 @app.cell
@@ -52,19 +53,21 @@ def _(FAMILIES, NAMES, math, mo, settings):
 
 
 @app.cell
-def _(BellsketchError, anchors, environment, family, intercept, mo, num_features, ridge, settings, slope, view):
+def _(
+    BellsketchError, anchors, environment, family, intercept, mo, my_turn, num_features, ridge, settings, slope, view
+):
     try:
-        shown = view.look(
-            settings.from_page(
-                environment=environment.value,
-                family=family.value,
-                num_features=num_features.value,
-                log_slope=slope.value,
-                anchors=anchors.value,
-                log_ridge=ridge.value,
-                intercept=intercept.value,
-            )
+        chosen = settings.from_page(
+            environment=environment.value,
+            family=family.value,
+            num_features=num_features.value,
+            log_slope=slope.value,
+            anchors=anchors.value,
+            log_ridge=ridge.value,
+            intercept=intercept.value,
         )
+        with my_turn():
+            shown = view.look(chosen)
         problem = None
     except BellsketchError as error:
         shown, problem = None, str(error)
@@ -73,37 +76,40 @@ def _(BellsketchError, anchors, environment, family, intercept, mo, num_features
 
 
 @app.cell
-def _(mo, shown, view):
+def _(mo, my_turn, shown, view):
+    with my_turn():
+        operator = view.png(view.draw_operator(shown))
     mo.vstack(
         [
             mo.Html(view.paragraph(shown.summary(), "summary")),
-            mo.image(view.png(view.draw_operator(shown)), alt="features, operator and spectrum", width="100%"),
+            mo.image(operator, alt="features, operator and spectrum", width="100%"),
         ]
     )
     return
 
 
 @app.cell
-def _(mo, shown, view):
-    mo.image(view.png(view.draw_returns(shown)), alt="paths and distributions", width="100%")
+def _(mo, my_turn, shown, view):
+    with my_turn():
+        returns = view.png(view.draw_returns(shown))
+    mo.image(returns, alt="paths and distributions", width="100%")
     return
 
 
 @app.cell
-def _(mo, shown, view):
+def _(mo, my_turn, shown, view):
+    with my_turn():
+        numbers = view.numbers_table(shown)
     notes = [mo.callout(mo.Html(view.paragraph(note, f"note-{i}")), kind="warn") for i, note in enumerate(shown.notes)]
-    mo.vstack([mo.Html(view.numbers_table(shown)), *notes])
+    mo.vstack([mo.Html(numbers), *notes])
     return
 
 
 @app.cell
-def _(mo, shown, view):
-    mo.vstack(
-        [
-            mo.Html(view.paragraph(shown.verdict(), "verdict")),
-            mo.image(view.png(view.draw_errors(shown)), alt="errors and bound", width="100%"),
-        ]
-    )
+def _(mo, my_turn, shown, view):
+    with my_turn():
+        verdict, errors = shown.verdict(), view.png(view.draw_errors(shown))
+    mo.vstack([mo.Html(view.paragraph(verdict, "verdict")), mo.image(errors, alt="errors and bound", width="100%")])
     return
 
 

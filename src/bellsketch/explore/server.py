@@ -10,6 +10,7 @@ import marimo
 import uvicorn
 
 from bellsketch.core.errors import InputError
+from bellsketch.explore.turns import no_more_turns
 
 LOOPBACK = "127.0.0.1"
 """The only address that is listened on: nobody else can reach it."""
@@ -81,4 +82,7 @@ def serve(opened: socket.socket, *, browser: bool) -> None:
     server = uvicorn.Server(uvicorn.Config(application(port), log_level="warning"))
     if browser:
         webbrowser.open(address(opened))  # the socket listens already, so it waits for the server
-    server.run(sockets=[opened])
+    try:
+        server.run(sockets=[opened])
+    finally:
+        no_more_turns()
