@@ -78,21 +78,16 @@ def _(
 @app.cell
 def _(mo, my_turn, shown, view):
     with my_turn():
-        operator = view.png(view.draw_operator(shown))
-    mo.vstack(
-        [
-            mo.Html(view.paragraph(shown.summary(), "summary")),
-            mo.image(operator, alt="features, operator and spectrum", width="100%"),
-        ]
-    )
+        operator = view.picture(view.draw_operator(shown), "features, operator and spectrum")
+    mo.vstack([mo.Html(view.paragraph(shown.summary(), "summary")), mo.Html(operator)])
     return
 
 
 @app.cell
 def _(mo, my_turn, shown, view):
     with my_turn():
-        returns = view.png(view.draw_returns(shown))
-    mo.image(returns, alt="paths and distributions", width="100%")
+        returns = view.picture(view.draw_returns(shown), "paths and distributions")
+    mo.Html(returns)
     return
 
 
@@ -108,8 +103,8 @@ def _(mo, my_turn, shown, view):
 @app.cell
 def _(mo, my_turn, shown, view):
     with my_turn():
-        verdict, errors = shown.verdict(), view.png(view.draw_errors(shown))
-    mo.vstack([mo.Html(view.paragraph(verdict, "verdict")), mo.image(errors, alt="errors and bound", width="100%")])
+        verdict, errors = shown.verdict(), view.picture(view.draw_errors(shown), "errors and bound")
+    mo.vstack([mo.Html(view.paragraph(verdict, "verdict")), mo.Html(errors)])
     return
 
 

@@ -15,6 +15,8 @@ from bellsketch.explore.turns import no_more_turns
 LOOPBACK = "127.0.0.1"
 """The only address that is listened on: nobody else can reach it."""
 PORT = 2718
+GRACE = 2
+"""Seconds for open pages to be told that this is the end."""
 POSTS = ("/api/kernel/set_ui_element_value", "/api/kernel/function_call")
 """What a page may send: values of widgets, and what they ask for themselves."""
 
@@ -59,8 +61,8 @@ def _guarded(page: Application, port: int) -> Application:
     origins = {f"http://{host}" for host in hosts}
 
     async def guard(scope: Scope, receive: Any, send: Any) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await page(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await _live(page, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         ours = headers.get("host") in hosts and headers.get("origin", min(origins)) in origins
@@ -76,10 +78,20 @@ def _guarded(page: Application, port: int) -> Application:
     return guard
 
 
+async def _live(page: Any, receive: Any, send: Any) -> None:
+    """From start to end, where marimo is told to close what it has open: it is not told so where it is mounted."""
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    for route in page.routes:
+        await route.app.state.session_manager.shutdown()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
 def serve(opened: socket.socket, *, browser: bool) -> None:
     """Serve the page on that socket until interrupted."""
     port = opened.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(application(port), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(application(port), log_level="warning", timeout_graceful_shutdown=GRACE))
     if browser:
         webbrowser.open(address(opened))  # the socket listens already, so it waits for the server
     try:

@@ -1,5 +1,6 @@
 """What the page shows for one choice of settings: computed and drawn here, without a browser."""
 
+import base64
 import dataclasses
 import functools
 import html
@@ -421,6 +422,12 @@ def numbers_table(view: View) -> str:
 def paragraph(words: str, name: str) -> str:
     """Text as HTML, with a name to find it by."""
     return f"<p id='{name}'>{html.escape(words)}</p>"
+
+
+def picture(figure: Figure, words: str) -> str:
+    """The picture as HTML with the picture in it: a file of its own may be gone when a page asks for it."""
+    data = base64.b64encode(png(figure)).decode()
+    return f"<img src='data:image/png;base64,{data}' alt='{html.escape(words)}' style='width: 100%'>"
 
 
 def png(figure: Figure, dpi: int = 110) -> bytes:
