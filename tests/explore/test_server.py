@@ -11,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 
+import jax
 import psutil
 import pytest
 
@@ -81,7 +82,7 @@ class TestReach:
         served = {}
 
         def run(self, sockets=None):
-            served.update(host=self.config.host, sockets=sockets)
+            served.update(host=self.config.host, sockets=sockets, quick=jax.config.read(server.QUICK_COMPILES))
 
         monkeypatch.setattr("uvicorn.Server.run", run)
         monkeypatch.setattr(server, "no_more_turns", lambda: True)  # or nobody in this process could compute
@@ -89,6 +90,8 @@ class TestReach:
         assert main(["explore", "--port", "0"]) == 0
         assert served["host"] == "127.0.0.1"
         assert len(served["sockets"]) == 1
+        assert served["quick"]
+        assert not jax.config.read(server.QUICK_COMPILES)
         assert served["opened"].startswith("http://127.0.0.1:")
         served.clear()
         assert main(["explore", "--port", "0", "--no-browser"]) == 0

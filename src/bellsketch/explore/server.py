@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from importlib.resources import files
 from typing import Any
 
+import jax
 import marimo
 import uvicorn
 
@@ -17,6 +18,8 @@ LOOPBACK = "127.0.0.1"
 PORT = 2718
 GRACE = 2
 """Seconds for open pages to be told that this is the end."""
+QUICK_COMPILES = "jax_disable_most_optimizations"
+"""Every m is another program, which runs for less time than it takes to compile: half of that time."""
 POSTS = ("/api/kernel/set_ui_element_value", "/api/kernel/function_call")
 """What a page may send: values of widgets, and what they ask for themselves."""
 
@@ -94,7 +97,10 @@ def serve(opened: socket.socket, *, browser: bool) -> None:
     server = uvicorn.Server(uvicorn.Config(application(port), log_level="warning", timeout_graceful_shutdown=GRACE))
     if browser:
         webbrowser.open(address(opened))  # the socket listens already, so it waits for the server
+    before = jax.config.read(QUICK_COMPILES)
+    jax.config.update(QUICK_COMPILES, True)  # of this process, which does nothing else
     try:
         server.run(sockets=[opened])
     finally:
         no_more_turns()
+        jax.config.update(QUICK_COMPILES, before)
