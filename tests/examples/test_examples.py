@@ -23,10 +23,16 @@ SMALLER = {
 }  # fmt: skip
 """Arguments of those that would take long."""
 
+SLOW = ("plot_minatar",)
+"""Compiling an agent takes ten seconds, whatever its arguments."""
+
 
 @pytest.mark.usefixtures("quick_compiles")
 @pytest.mark.filterwarnings("ignore::bellsketch.core.errors.BellsketchWarning")
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem in SLOW)) for file in EXAMPLES],
+)
 def test_example(file):
     figure = runpy.run_path(str(file))["main"](**SMALLER.get(file.stem, {}))
     try:
@@ -53,6 +59,7 @@ def test_form(file):
     assert f"main().savefig('{file.stem.removeprefix('plot_')}.png'" in last
 
 
+@pytest.mark.slow
 def test_run_as_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(next(file for file in EXAMPLES if file.stem == "plot_own_features")), run_name="__main__")
