@@ -55,5 +55,5 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed requirements-dev.txt
-	$(PIP) install --quiet --editable ".[deep,cluster,docs]" --requirement requirements-dev.txt --constraint constraints.txt
+	$(PIP) install --quiet --editable ".[deep,cluster,docs,explore]" --requirement requirements-dev.txt --constraint constraints.txt
 	touch $@

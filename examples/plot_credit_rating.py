@@ -18,9 +18,6 @@ bonds: mean 51.13%, standard deviation 25.45% (Carty & Lieberman, Moody's, 1996,
 distribution.
 """
 
-import sys
-from pathlib import Path
-
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
@@ -91,5 +88,4 @@ def main() -> Figure:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    main().savefig(folder / Path(__file__).with_suffix(".png").name, dpi=120)
+    main().savefig("credit_rating.png", dpi=120)

@@ -17,9 +17,6 @@ Zheng & Federgruen, Finding optimal (s, S) policies is about as simple as evalua
 Research 39 (1991).
 """
 
-import sys
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
@@ -70,5 +67,4 @@ def main() -> Figure:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    main().savefig(folder / Path(__file__).with_suffix(".png").name, dpi=120)
+    main().savefig("inventory.png", dpi=120)

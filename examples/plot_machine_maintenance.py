@@ -16,9 +16,6 @@ the fatigue life of deep-groove ball bearings, Journal of Research of the Nation
 Weibull distribution is fitted to them. The two costs are made up; only their ratio matters for the rule.
 """
 
-import sys
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
@@ -75,5 +72,4 @@ def main() -> Figure:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    main().savefig(folder / Path(__file__).with_suffix(".png").name, dpi=120)
+    main().savefig("machine_maintenance.png", dpi=120)

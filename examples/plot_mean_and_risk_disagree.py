@@ -15,8 +15,6 @@ end backwards. See docs/methods/control.md. The numbers are made up.
 """
 
 import itertools
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -68,5 +66,4 @@ def main() -> Figure:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    main().savefig(folder / Path(__file__).with_suffix(".png").name, dpi=120)
+    main().savefig("mean_and_risk_disagree.png", dpi=120)

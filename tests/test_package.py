@@ -54,7 +54,8 @@ def test_metadata_is_complete(built):
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert {"deep", "cuda", "cluster", "tensorboard", "wandb", "docs"} == set(metadata.get_all("Provides-Extra"))
+    extras = {"deep", "cuda", "cluster", "tensorboard", "wandb", "docs", "explore"}
+    assert set(metadata.get_all("Provides-Extra")) == extras
     assert any("arxiv.org" in url for url in metadata.get_all("Project-URL"))
     assert {"Typing :: Typed", "Programming Language :: Python :: 3.11"} <= set(metadata.get_all("Classifier"))
     assert metadata["Summary"]

@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": "Demo",
     "solve": "Solve",
     "compare": "Compare",
+    "explore": "Explore",
     "reproduce": "Reproduce",
     "bench": "Bench",
     "train": "Train",
@@ -28,7 +29,7 @@ COMMANDS = {
     "doctor": "Doctor",
 }
 """A command's module in this package, and its class there. Only the one that is called is imported."""
-EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "suite": "cluster", "report": "cluster"}
+EXTRAS = {**dict.fromkeys(COMMANDS, "deep"), "explore": "explore", "suite": "cluster", "report": "cluster"}
 """What a command needs beyond the base install, if anything."""
 
 MORE = (
@@ -84,7 +85,9 @@ def _parse_any(arguments: list[str]) -> Any:
             every.append(Annotated[_load(name), tyro.conf.subcommand(name, prefix_name=False)])  # type: ignore[misc]
         except InputError:
             missing.append(name)
-    note = f"\n\nNot installed: {', '.join(missing)}. For these, pip install 'bellsketch[cluster]'." if missing else ""
+    extras = {"explore" if EXTRAS[name] == "explore" else "cluster" for name in missing}  # which has deep in it
+    remedy = f"pip install 'bellsketch[{','.join(sorted(extras))}]'"
+    note = f"\n\nNot installed: {', '.join(missing)}. For these, {remedy}." if missing else ""
     description = f"{bellsketch.__doc__}\n\n{MORE}{note}"
     return tyro.cli(Union[tuple(every)], prog="bellsketch", description=description, args=arguments)  # type: ignore[call-overload]  # noqa: UP007
 

@@ -1,0 +1,1 @@
+"""A page on which settings of a sketch are tried out."""
