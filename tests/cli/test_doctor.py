@@ -25,7 +25,7 @@ def test_what_is_here(capsys):
 
 
 def test_every_extra_is_looked_at():
-    assert {"deep", "cuda", "cluster", "tensorboard", "wandb"} == set(doctor.extras())
+    assert set(doctor.extras()) == {"deep", "cuda", "cluster", "explore", "tensorboard", "wandb"}
     assert "ray" in doctor.extras()["cluster"]
     assert doctor.extras()["cuda"] == ["jax-cuda12-plugin"]
 
