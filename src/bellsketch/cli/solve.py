@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import tyro
+from matplotlib.backend_bases import FigureCanvasBase
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -19,6 +21,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bellsketch.core.distributions import AtomicDistribution
+from bellsketch.core.errors import InputError
 from bellsketch.core.regression import Intercept
 from bellsketch.experiments.evaluation import PAPER_JITTERS, Errors, evaluate, jittered_decoders
 from bellsketch.tabular.answers import Questions, answers, bootstrap_answers
@@ -86,8 +89,10 @@ class Solve:
     """Of a log: other logs to draw for the 95% interval of every answer; 0: none."""
     csv: Path | None = None
     """Write the answers of all states to this file."""
+    distributions: Path | None = None
+    """Write the distributions of all states to this file: a line for each state and return, with its probability."""
     seed: int = 0
-    """For the Monte Carlo estimate of the return range, and for jitters."""
+    """For the Monte Carlo estimate of the return range, for jitters, and for drawing other logs."""
     truth: bool = False
     """Also compute the true distributions and the errors. Anchors are jittered 100 times, as in the paper."""
     plot: Path | None = None
@@ -96,6 +101,9 @@ class Solve:
     """Print one JSON object instead of a table."""
 
     def __call__(self) -> None:
+        if self.plot is not None and self.plot.suffix[1:] not in FigureCanvasBase.filetypes:
+            kinds = ", ".join(FigureCanvasBase.filetypes)
+            raise InputError(f"plot={self.plot}: its ending says what kind of picture it is; choose one of {kinds}")
         model = load_model(self.environment, discount=self.discount, policy=self.policy, risk=self.risk)
         mrp = model.mrp
         solution = solve(
@@ -123,17 +131,17 @@ class Solve:
             errors = evaluate(solution.sketch, truth, decoders).averaged()
         if self.plot is not None:
             figure = solution.plot(truth)
-            self.plot.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(self.plot, dpi=120)
+            figure.savefig(_in_its_folder(self.plot), dpi=120)
             plt.close(figure)
+        if self.distributions is not None:
+            _long_table(model.names, solution.distributions).to_csv(_in_its_folder(self.distributions), index=False)
         table = answers(solution, Questions(LEVELS, self.cvar, self.below, self.entropic))
         table.insert(0, "state", list(model.names))
         if model.actions:
             table.insert(1, ACTION, list(model.actions))
         table = pd.concat([table, *self._intervals(solution)], axis=1)
         if self.csv is not None:
-            self.csv.parent.mkdir(parents=True, exist_ok=True)
-            table.to_csv(self.csv, index=False)
+            table.to_csv(_in_its_folder(self.csv), index=False)
         if self.json:
             print(json.dumps(self._record(solution, errors, table), allow_nan=False))
         else:
@@ -171,7 +179,11 @@ class Solve:
             "seed": self.seed,
             "return_range": [solution.return_range.low, solution.return_range.high],
             "states": table["state"].tolist(),
-            "answers": {name: table[name].tolist() for name in table.columns if name not in ("state", ACTION)},
+            "answers": {
+                name: [_finite(number) for number in table[name].tolist()]
+                for name in table.columns
+                if name not in ("state", ACTION)
+            },
             "mean": solution.mean.tolist(),
             "quantile_levels": list(LEVELS),
             "quantiles": solution.distributions.quantile(np.array(LEVELS)).tolist(),
@@ -185,10 +197,7 @@ class Solve:
                 "seconds": solution.fixed_point.seconds,
                 "structure": solution.operator.structure,
             },
-            "certificate": {
-                name: None if isinstance(value, float) and not math.isfinite(value) else value
-                for name, value in dataclasses.asdict(solution.certificate).items()
-            },
+            "certificate": {name: _finite(value) for name, value in dataclasses.asdict(solution.certificate).items()},
         }
         if ACTION in table:
             record |= {"risk": self.risk, "actions": table[ACTION].tolist()}
@@ -198,6 +207,32 @@ class Solve:
 
     def _show(self, solution: Solution, errors: Errors | None, found: pd.DataFrame) -> None:
         console = Console()
+        console.print(self._table(console, solution, errors, found))
+        if solution.mrp.num_states > SHOWN:
+            console.print(f"… and {solution.mrp.num_states - SHOWN:,} more states; --csv FILE has all")
+        if self.risk != "mean":
+            console.print(
+                f"the policy is greedy in {self.risk} of what is still to come; best_with_stock in Python also looks at"
+                " what was received before"
+            )
+        certificate, fixed = solution.certificate, solution.fixed_point
+        console.print(
+            f"fixed point by {fixed.method}: {fixed.iterations} iterations, residual {fixed.residual:.1e},"
+            f" {fixed.seconds:.2g} s; products with coefficients: {solution.operator.structure}"
+        )
+        console.print(
+            f"largest regression error {solution.coefficients.max_error:.1e}, operator norm"
+            f" {solution.coefficients.operator_norm:.3f}, spectral radius {solution.operator.spectral_radius():.3f}"
+        )
+        if certificate.reason:
+            verdict = "a certificate that says nothing" if math.isfinite(certificate.bound) else "no certificate"
+            console.print(f"{verdict}: {certificate.reason}")
+        else:
+            console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
+        if self.plot is not None:
+            console.print(f"figure: {self.plot}")
+
+    def _table(self, console: Console, solution: Solution, errors: Errors | None, found: pd.DataFrame) -> Table:
         distributions = solution.distributions
         title = f"{self.environment}, {self.num_features} {self.features} features, γ = {solution.mrp.discount:g}"
         table = Table(title=escape(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -227,32 +262,28 @@ class Solve:
                 row.append(text_histogram(distributions[x], low, high, room))
             if errors is not None:
                 row += [f"{errors.embedding_sq_error[x]:.1e}", f"{errors.cramer[0, x]:.1e}"]
-
             table.add_row(*row)
-        console.print(table)
-        if solution.mrp.num_states > SHOWN:
-            console.print(f"… and {solution.mrp.num_states - SHOWN:,} more states; --csv FILE has all")
-        if self.risk != "mean":
-            console.print(
-                f"the policy is greedy in {self.risk} of what is still to come; best_with_stock in Python also looks at"
-                " what was received before"
-            )
-        certificate, fixed = solution.certificate, solution.fixed_point
-        console.print(
-            f"fixed point by {fixed.method}: {fixed.iterations} iterations, residual {fixed.residual:.1e},"
-            f" {fixed.seconds:.2g} s; products with coefficients: {solution.operator.structure}"
-        )
-        console.print(
-            f"largest regression error {solution.coefficients.max_error:.1e}, operator norm"
-            f" {solution.coefficients.operator_norm:.3f}, spectral radius {solution.operator.spectral_radius():.3f}"
-        )
-        if certificate.reason:
-            verdict = "a certificate that says nothing" if math.isfinite(certificate.bound) else "no certificate"
-            console.print(f"{verdict}: {certificate.reason}")
-        else:
-            console.print(f"certified: all sketches within {certificate.bound:.1e} of the truth ({certificate.method})")
-        if self.plot is not None:
-            console.print(f"figure: {self.plot}")
+        return table
+
+
+def _in_its_folder(path: Path) -> Path:
+    """Which is made if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _long_table(names: Sequence[str], distributions: AtomicDistribution) -> pd.DataFrame:
+    """A row for each state and return that has a probability."""
+    locations = np.broadcast_to(distributions.locations, distributions.probabilities.shape)
+    states = np.repeat(np.array(names, dtype=object), locations.shape[1])
+    columns = {"state": states, "return": locations.ravel(), "probability": distributions.probabilities.ravel()}
+    table = pd.DataFrame(columns)
+    return table[table["probability"] > 0]
+
+
+def _finite(value: Any) -> Any:
+    """None for a number that JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(found: pd.DataFrame, name: str, x: int) -> str:

@@ -110,6 +110,11 @@ def as_reward(value: Any) -> Reward:
         middle = value.ppf(0.5)
         if np.ndim(middle) > 0 or not np.isfinite(middle):
             raise InputError(f"reward {value.dist.name}(…): its median is {middle}, check the parameters")
+        if not (np.isfinite(value.mean()) and np.isfinite(value.var())):
+            raise InputError(
+                f"reward {value.dist.name}(…): its mean is {value.mean():g} and its variance {value.var():g}; both must"
+                " be finite: cut its tails off, as scipy.stats.truncnorm does"
+            )
         return _discrete(value) if hasattr(value, "pmf") else _continuous(value)
     try:
         number = float(value if not np.iscomplexobj(value) else "complex")  # float would drop the imaginary part

@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 
 from bellsketch.core.errors import InputError
+from bellsketch.tabular.control.evaluation import hull, reach
+from bellsketch.tabular.entropic import entropic_risk
 from bellsketch.tabular.models.log import Log
 from bellsketch.tabular.solve import Solution, solve
 
@@ -32,31 +34,31 @@ class Questions:
             raise InputError(f"level {bad[0]}: must lie between 0 and 1")
         if self.entropic is not None and not (np.isfinite(self.entropic) and self.entropic != 0):
             raise InputError(f"entropic={self.entropic}: pass a finite number other than 0; 0 would be the mean")
+        if self.below is not None and not np.isfinite(self.below):
+            raise InputError(f"below={self.below}: pass a finite number")
 
 
 def answers(solution: Solution, questions: Questions | None = None) -> pd.DataFrame:
     """A row for each state.
 
-    The mean is read off the sketch, the standard deviation is exact (Sobel's equation), the rest is of the decoded
-    distributions, but for the entropic risk where its exponential can be read off as well.
+    The mean is read off the sketch, the standard deviation (Sobel's equation) and the entropic risk are exact, the rest
+    is of the decoded distributions.
     """
     questions = Questions() if questions is None else questions
     distributions = solution.distributions
     columns = {"mean": solution.mean, "sd": np.sqrt(solution.mrp.return_variance)}
     quantiles = distributions.quantile(np.array(questions.levels))
-    columns |= {f"{level:.0%}": quantiles[:, i] for i, level in enumerate(questions.levels)}
-    columns[f"CVaR {questions.cvar:.0%}"] = np.asarray(distributions.cvar(questions.cvar))
+    columns |= {_percent(level): quantiles[:, i] for i, level in enumerate(questions.levels)}
+    columns[f"CVaR {_percent(questions.cvar)}"] = np.asarray(distributions.cvar(questions.cvar))
     if (c := questions.below) is not None:
         columns[f"P(G < {c:g})"] = np.clip(solution.expectation(lambda g: (g < c).astype(float)), 0.0, 1.0)
     if questions.entropic is not None:
-        columns[f"entropic {questions.entropic:g}"] = _entropic(solution, questions.entropic)
+        columns[f"entropic {questions.entropic:g}"] = entropic_risk(solution.mrp, questions.entropic)
     return pd.DataFrame(columns)
 
 
-def _entropic(solution: Solution, aversion: float) -> np.ndarray:
-    middle = solution.return_range.low if aversion > 0 else solution.return_range.high  # or the exponential overflows
-    expected = solution.expectation(lambda g: np.exp(-aversion * (g - middle)))
-    return middle - np.log(np.maximum(expected, np.finfo(float).tiny)) / aversion
+def _percent(level: float) -> str:
+    return f"{100 * level:.10g}%"
 
 
 def bootstrap_answers(
@@ -72,7 +74,7 @@ def bootstrap_answers(
 
     Args:
       log: that the model of ``solution`` was estimated from.
-      solution: its features and range of returns are used for all.
+      solution: what it was solved with is used for all, over a wider range where returns of another log need one.
       questions: as for :func:`answers`.
       seed: for drawing logs.
       num: of logs to draw.
@@ -84,7 +86,7 @@ def bootstrap_answers(
     found = []
     for done in range(num):
         model = log.resampled(rng, solution.mrp.discount).mrp
-        again = solve(model, features=solution.features, return_range=solution.return_range, ridge=solution.ridge)
+        again = solve(model, return_range=hull(solution.return_range, reach(model)), **solution.settings)
         found.append(answers(again, questions))
         report(done + 1, num)
     tail = 100 * (1 - LEVEL) / 2

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import jax
@@ -62,6 +62,8 @@ class Solution:
     fixed_point: FixedPoint
     """The sketch, and what it took to find it: solver, iterations, residual, seconds."""
     ridge: float
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What else :func:`solve` was told, to solve another model in the same way."""
 
     @property
     def sketch(self) -> Float[np.ndarray, "s m"]:
@@ -173,6 +175,19 @@ def solve(
       seed: for the return range and the jitter.
       progress: show a line while a long solve is at work.
     """
+    settings = {
+        "features": features,
+        "num_features": num_features,
+        "slope_factor": slope_factor,
+        "intercept": intercept,
+        "ridge": ridge,
+        "method": method,
+        "iterations": iterations,
+        "residual": residual,
+        "precision": precision,
+        "decode": decode,
+        "seed": seed,
+    }
     if method not in get_args(Method):
         raise InputError(f"method={method!r}: choose one of {', '.join(get_args(Method))}")
     if precision not in get_args(Precision):
@@ -221,7 +236,7 @@ def solve(
             BellsketchWarning,
             stacklevel=2,
         )
-    return Solution(mrp, feature_map, return_range, coefficients, operator, decoder, found, ridge)
+    return Solution(mrp, feature_map, return_range, coefficients, operator, decoder, found, ridge, settings)
 
 
 def _spread(
