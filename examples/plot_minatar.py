@@ -2,9 +2,9 @@
 
 Trains Sketch-DQN on MinAtar's Breakout for a minute or two, then plays. What one sees on the left is the return of
 training episodes; on the right the game at three moments, with the distribution of the return that the network predicts
-for each action (the chosen one in orange, lines at means). Just before the paddle meets the ball, actions differ. After
-so little training predictions are rough: there is some mass below 0, where no return can be. A discount of 0.9 makes
-returns short enough to be learnt in that time. Needs ``pip install 'bellsketch[deep]'``.
+for each action (the chosen one in orange, lines at means). After so little training predictions are rough: there is
+some mass below 0, where no return can be. A discount of 0.9 makes returns short enough to be learnt in that time. Needs
+``pip install 'bellsketch[deep]'``.
 """
 
 import itertools

@@ -3,8 +3,8 @@
 One sketch answers every question about a return: smooth ones by a linear readout, E[f(G)] ≈ ⟨β, U⟩ + b, others from
 the distributions it is decoded to. What one sees, for each state of the loopy tree with Gaussian rewards, are answers
 of the sketch (in colour) on top of the true ones (grey): the mean with the middle 90% of returns, the mean of the worst
-5% (CVaR), probabilities of a loss, and what the return is worth to somebody averse to risk, which is much less than its
-mean where it is uncertain.
+5% (CVaR), probabilities of small returns, and what the return is worth to somebody averse to risk, which is much less
+than its mean where it is uncertain.
 """
 
 import matplotlib.pyplot as plt
@@ -38,7 +38,7 @@ def main() -> Figure:
         loss.plot(states, truth.expectation(lambda g, c=threshold: g < c), color="0.75", linewidth=4)
         probability = solution.expectation(lambda g, c=threshold: (g < c).astype(float), via="decode")
         loss.plot(states, probability, color=colour, marker="o", label=f"P(G < {threshold:g})")
-    loss.set(title="the probability of a loss")
+    loss.set(title="the probability of less than …")
     loss.legend(frameon=False)
 
     def utility(g: np.ndarray) -> np.ndarray:

@@ -112,6 +112,15 @@ class TestReach:
         assert ask(address, Origin="http://example.org") == 403
         assert ask(address, Origin=address) == 200
 
+    def test_other_pages_cannot_have_it_in_them(self, address):
+        """Browsers send no origin with what they fetch for an image or a frame."""
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            assert answer.headers["X-Frame-Options"] == "DENY"
+        assert ask(f"{address}/sse?session_id=mine") == 403
+        assert ask(f"{address}/favicon.ico", Sec_Fetch_Site="cross-site") == 403
+        assert ask(address, Sec_Fetch_Site="cross-site") == 200  # a link that was followed
+        assert ask(f"{address}/api/kernel/set_ui_element_value", b"{}") == 403
+
     def test_no_code_is_taken(self, address):
         """Not by the paths of marimo's editor, nor by any other."""
         code = json.dumps({"cellIds": ["a"], "codes": ["1/0"], "code": "1/0", "path": "x.py", "contents": "x"})

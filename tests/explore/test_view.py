@@ -97,7 +97,9 @@ class TestNotes:
         assert any(words in note for note in look(settings).notes)
 
     def test_a_slope_for_features_that_have_none(self):
-        with pytest.raises(bs.InputError, match="fourier features have no slope"):
+        with pytest.raises(
+            bs.InputError, match="fourier features have no slope: set it back to a factor of 1, whose log₁₀ is 0"
+        ):
             look(Settings("tree", "fourier", slope_factor=2.0))
 
     def test_a_sketch_that_cannot_be_decoded(self, view, monkeypatch):

@@ -42,6 +42,7 @@ def said(line):
     "page",
     [
         "README.md",
+        pytest.param("docs/explore.md", marks=pytest.mark.slow),
         pytest.param("docs/README.md", marks=pytest.mark.slow),
         pytest.param("docs/getting_started.md", marks=pytest.mark.slow),
         pytest.param("docs/choosing_features.md", marks=pytest.mark.slow),

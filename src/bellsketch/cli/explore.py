@@ -21,5 +21,7 @@ class Explore:
 
     def __call__(self) -> None:
         with listen(self.port) as opened:
-            Console().print(f"The explorer is at {address(opened)}, for this machine only. Ctrl-C ends it.")
+            Console().print(
+                f"The explorer is at {address(opened)}, for this machine only. Ctrl-C ends it.", soft_wrap=True
+            )
             serve(opened, browser=self.browser)

@@ -23,7 +23,7 @@ from bellsketch.tabular.plotting import visible_range
 FEW_FEATURES = 5
 """So many of those that have no place on the line are drawn: more cannot be told apart."""
 FLOOR = 1e-17
-"""Smaller errors are rounding."""
+"""Smaller numbers are drawn as this."""
 INK = "0.35"
 MARGINS = {"left": 0.05, "right": 0.99, "bottom": 0.17, "top": 0.9}
 """Fixed: finding them out would take as long as drawing."""
@@ -170,6 +170,8 @@ def draw_errors(view: View) -> Figure:
     bound = view.certificate.bound
     if math.isfinite(bound):
         axis.axhline(max(bound, FLOOR), color="tab:red", linewidth=1.5, label="certified bound")
+    if errors.min() < view.resolution:
+        axis.axhline(view.resolution, color="0.4", linewidth=1, linestyle=":", label="what the truth is off by")
     tallest = max(float(errors.max()), bound if math.isfinite(bound) else 0.0)
     axis.set(xlabel="state", xticks=names, ylim=(float(errors.min()) / 10, tallest * 30))
     axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)

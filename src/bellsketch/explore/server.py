@@ -20,8 +20,12 @@ GRACE = 2
 """Seconds for open pages to be told that this is the end."""
 QUICK_COMPILES = "jax_disable_most_optimizations"
 """Every m is another program, which runs for less time than it takes to compile: half of that time."""
-POSTS = ("/api/kernel/set_ui_element_value", "/api/kernel/function_call")
-"""What a page may send: values of widgets, and what they ask for themselves."""
+POSTS = ("/api/kernel/set_ui_element_value",)
+"""What a page may send: values of widgets."""
+CLOSED = ("/sse", "/api/")
+"""What no page asks for by GET: the first would start to compute, for whatever page it is an image of."""
+HIDDEN = [(b"x-frame-options", b"DENY"), (b"cross-origin-resource-policy", b"same-origin")]
+"""So that no other page can have this one in it."""
 
 Scope = MutableMapping[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -68,10 +72,14 @@ def _guarded(page: Application, port: int) -> Application:
             await _live(page, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        ours = headers.get("host") in hosts and headers.get("origin", min(origins)) in origins
-        needed = scope["type"] == "websocket" or scope["method"] in ("GET", "HEAD") or scope["path"] in POSTS
-        if ours and needed:
-            await page(scope, receive, send)
+        reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        # Browsers name the origin of all that can do something; of what only reads, whether it is for another page.
+        origin = headers.get("origin") in (origins | {None} if reads else origins)
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site") and scope["path"] != "/"
+        needed = scope["type"] == "websocket" or scope["path"] in POSTS
+        needed |= reads and not scope["path"].startswith(CLOSED)
+        if headers.get("host") in hosts and origin and needed and not foreign:
+            await page(scope, receive, _with_headers(send))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -79,6 +87,15 @@ def _guarded(page: Application, port: int) -> Application:
             await send({"type": "http.response.body", "body": b"This page takes no such requests."})
 
     return guard
+
+
+def _with_headers(send: Any) -> Any:
+    async def sending(message: Scope) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *HIDDEN]}
+        await send(message)
+
+    return sending
 
 
 async def _live(page: Any, receive: Any, send: Any) -> None:

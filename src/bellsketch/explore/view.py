@@ -13,7 +13,7 @@ import scipy.linalg
 from jaxtyping import Complex, Float
 
 from bellsketch.core.distributions import AtomicDistribution
-from bellsketch.core.errors import BellsketchError, BellsketchWarning
+from bellsketch.core.errors import BellsketchError, BellsketchWarning, InputError
 from bellsketch.core.families import make_features
 from bellsketch.core.features import FeatureMap, TranslationFamily
 from bellsketch.core.metrics import cramer, squared_embedding_error, wasserstein
@@ -33,7 +33,9 @@ SHOWN_STATES = 4
 BACKUPS = 60
 """Of a path: γ⁶⁰ is 0.002."""
 FAR = 20.0
-"""A path that leaves the truth this many times further than it started from it is cut there."""
+"""A path is cut where it is so many times larger than where it starts and should lead."""
+ATOMS, GRID = 1e-13, 1e-6
+"""What the truth is off by: exact atoms, rounded; and on a grid, see docs/certificate.md."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +83,15 @@ class View:
         """Of the states that are drawn."""
         return self.problem.truth.distribution[list(self.states)]
 
+    @property
+    def resolution(self) -> float:
+        """Errors below this are the truth's own."""
+        return ATOMS if self.problem.truth.method == "atoms" else GRID
+
     @functools.cached_property
     def certificate(self) -> Certificate:
         """A bound on the embedding errors. It takes longer than the rest, so it is computed when it is asked for."""
-        with single_threaded_blas():
+        with single_threaded_blas(), _notes():
             return self.solution.certificate
 
     def numbers(self) -> dict[str, str]:
@@ -96,7 +103,7 @@ class View:
             "spectral radius": f"{self.radius:.3f}",
             "directions the regression uses": f"{min((r.rank for r in reports), default=m)} of {m}",
             "largest error of a mean": f"{np.abs(solution.mean - self.problem.mrp.value).max():.1e}",
-            "largest embedding error ‖U − U^π‖": f"{self.embedding_errors.max():.1e}",
+            "largest embedding error ‖U − U^π‖": _at_least(float(self.embedding_errors.max()), self.resolution),
         }
         if self.imputed is not None:
             distances = (
@@ -123,14 +130,16 @@ class View:
             return f"No certificate: {certificate.reason}."
         if certificate.reason:
             return f"A certificate that says nothing: {certificate.reason}."
-        sure = "proven" if certificate.proven else "not proven"
-        return (
-            f"Certified: all sketches are within {certificate.bound:.1e} of the truth ({certificate.method}, {sure})."
-        )
+        within = f"all sketches are within {certificate.bound:.1e} of the truth ({certificate.method})"
+        return f"Certified: {within}." if certificate.proven else f"As far as could be measured, {within}."
 
     @property
     def _reports(self) -> list[FitReport]:
         return [report for row in self.solution.coefficients.reports for report in row if report is not None]
+
+
+def _at_least(error: float, resolution: float) -> str:
+    return f"{error:.1e}" if error > resolution else f"below {resolution:.0e}, what the truth is off by"
 
 
 @functools.cache
@@ -149,10 +158,10 @@ def features_of(settings: Settings, returns: ReturnRange) -> FeatureMap:
     """The feature map, of which slopes are relative to the returns wherever anchors are."""
     anchors = settings.anchor_range(returns)
     factor = settings.slope_factor
-    if factor == 1.0 and not _has_slope(settings.family):
-        return make_features(settings.family, anchors, settings.num_features, margin=0.0)
     if _has_slope(settings.family):
         factor *= anchors.width / returns.width
+    elif factor != 1:
+        raise InputError(f"{settings.family} features have no slope: set it back to a factor of 1, whose log₁₀ is 0")
     return make_features(settings.family, anchors, settings.num_features, slope_factor=factor, margin=0.0)
 
 
