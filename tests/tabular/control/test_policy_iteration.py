@@ -165,6 +165,13 @@ def test_the_range_follows_the_policies():
         ({"max_iterations": 1}, "the policy still changes"),
         ({"criterion": "cvr:0.1"}, "Did you mean 'cvar'"),
         ({"policy": [0, 5]}, "expected 2 actions from 0 to 1"),
+        (
+            {"policy": [[0.5, 0.5], [0.5, 0.5]]},
+            r"policy has shape \(2, 2\) and holds float64 numbers: expected 2 actions",
+        ),
+        ({"policy": [0.0, 1.0]}, "holds float64 numbers: expected 2 actions from 0 to 1"),
+        ({"policy": [0, 1, 0]}, r"policy has shape \(3,\)"),
+        ({"criterion": lambda g: np.log(g)}, "and returns may be that: pass an f that is finite"),
     ],
 )
 def test_bad_input(arguments, message):

@@ -98,8 +98,9 @@ def best_with_stock(
 
     Expected utilities E[f(G)] are decided from the end backwards: J(x, c, t) = max_a E[J(X', c + γ^t R, t + 1)], with
     J = f(c) where it ends. A criterion max_j E[f_j(G)] is the best over j of that, so that the CVaR is one as well
-    (Bäuerle & Ott, 2011): its best threshold is a value that the return can take, and these are listed. No sketch is needed to choose; sketches say what comes after the horizon, where the policy
-    that is best in the mean is followed, and how the return is distributed in the end.
+    (Bäuerle & Ott, 2011): its best threshold is a value that the return can take, and these are listed. No sketch is
+    needed to choose; sketches say what comes after the horizon, where the policy that is best in the mean is followed,
+    and how the return is distributed in the end.
 
     Args:
       mdp: the model; its rewards must be numbers, or finitely many.
