@@ -20,7 +20,10 @@ def example(name):
 
 
 def test_bond():
-    """The mean loss from powers of the published matrix, and its distribution from the year of default."""
+    """The mean loss from powers of the published matrix, and its distribution from the year of default.
+
+    Losses are discounted from the start of their year, and the figures of the text are theirs.
+    """
     credit = example("plot_credit_rating")
     yearly = np.vstack([credit.YEARLY / credit.YEARLY.sum(axis=1, keepdims=True), np.eye(8)[7]])
     defaulted = np.array([np.linalg.matrix_power(yearly, n)[:7, 7] for n in range(11)])
@@ -28,6 +31,9 @@ def test_bond():
     model = credit.bond()
     expected = 100 * (1 - 0.5113) * (credit.DISCOUNT ** np.arange(10)) @ in_year
     np.testing.assert_allclose(model.value[:7], expected, rtol=1e-9)
+    assert f"The mean loss of the BBB bond is {expected[3]:.1f}," in credit.__doc__
+    assert f"A B bond loses something with {defaulted[-1, 5]:.0%}." in credit.__doc__
+    assert "from the start of the year in which it" in credit.__doc__
     loss = credit.loss_at_default()
     np.testing.assert_allclose([loss.mean(), loss.std()], [48.87, 25.45], rtol=1e-9)
     losses = bs.solve(model, num_features=40, return_range=(0.0, 100.0)).distribution(5)

@@ -62,6 +62,9 @@ class TestCriterion:
             ("cvar:0", "level=0"),
             ("utility:0", "aversion=0"),
             ("mean:3", "mean takes no number"),
+            ("exceeds:nan", "risk='exceeds:nan': the number after exceeds must be finite"),
+            ("cvar:nan", "must be finite"),
+            ("utility:inf", "must be finite"),
         ],
     )
     def test_what_makes_no_sense(self, name, message):
@@ -77,3 +80,27 @@ class TestCriterion:
             as_criterion(3, self.RETURNS)
         with pytest.raises(bs.InputError, match="as many numbers"):
             as_criterion(lambda g: 1.0, self.RETURNS)(returns)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("criterion", "message"),
+    [
+        (lambda g: np.log(g), r"f\(0\) = -inf, and returns may be that: pass an f that is finite"),
+        (lambda g: np.sqrt(g - 1), r"f\(0\) = nan"),
+        (
+            ExponentialUtility(-800.0),
+            r"aversion=-800.0: .* overflows at a return of 1; pass an aversion of at most 7.1e",
+        ),
+    ],
+)
+def test_values_that_are_not_finite(criterion, message):
+    with pytest.raises(bs.InputError, match=message):
+        as_criterion(criterion, bs.ReturnRange(0.0, 1.0))(np.array([0.0, 1.0]))
+
+
+def test_numbers_that_are_not_finite():
+    with pytest.raises(bs.InputError, match="threshold=nan: pass a finite number"):
+        Exceeds(float("nan"))
+    with pytest.raises(bs.InputError, match="pass finite low < high"):
+        CVaR(0.1, -np.inf, 1.0)

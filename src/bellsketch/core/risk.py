@@ -56,9 +56,17 @@ class Utility(Criterion):
 
     def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         xp = namespace(returns)
-        values = xp.asarray(self.f(returns), dtype=returns.dtype)
+        with np.errstate(all="ignore"):  # what is not finite is an error below
+            values = xp.asarray(self.f(returns), dtype=returns.dtype)
         if values.shape != returns.shape:
             raise InputError(f"f must map {returns.size} returns to as many numbers, got shape {values.shape}")
+        wrong = _first_not_finite(values)
+        if wrong is not None:
+            raise InputError(
+                f"f({returns[wrong]:.6g}) = {values[wrong]}, and returns may be that: pass an f that is finite for all"
+                " of them, such as lambda g: np.log(np.maximum(g, 0.01)), or a return_range, where it is taken, on"
+                " which f is finite with some room to spare"
+            )
         return values[:, None]
 
 
@@ -67,6 +75,10 @@ class Exceeds(Criterion):
     """P(G > threshold)."""
 
     threshold: float
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.threshold):
+            raise InputError(f"threshold={self.threshold}: pass a finite number")
 
     def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         return (returns[:, None] > self.threshold).astype(returns.dtype)
@@ -83,7 +95,16 @@ class ExponentialUtility(Criterion):
             raise InputError(f"aversion={self.aversion}: pass a finite number other than 0, or use Mean()")
 
     def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
-        return -namespace(returns).expm1(-self.aversion * returns[:, None]) / self.aversion
+        with np.errstate(over="ignore"):  # an error below
+            values = -namespace(returns).expm1(-self.aversion * returns) / self.aversion
+        wrong = _first_not_finite(values)
+        if wrong is not None:
+            largest = np.log(np.finfo(values.dtype).max) / abs(float(returns[wrong]))
+            raise InputError(
+                f"aversion={self.aversion}: e^(-aversion * return) overflows at a return of {returns[wrong]:.6g}; pass"
+                f" an aversion of at most {largest:.2g} in size, or measure rewards in larger units"
+            )
+        return values[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,12 +122,19 @@ class CVaR(Criterion):
     def __post_init__(self) -> None:
         if not 0 < self.level <= 1:
             raise InputError(f"level={self.level}: must lie in (0, 1]; 1 is the mean")
-        if not self.low < self.high:
-            raise InputError(f"[{self.low}, {self.high}] is not an interval of returns: pass low < high")
+        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
+            raise InputError(f"[{self.low}, {self.high}] is not an interval of returns: pass finite low < high")
 
     def __call__(self, returns: Float[Array, " n"]) -> Float[Array, "n j"]:
         c = np.linspace(self.low, self.high, THRESHOLDS, dtype=returns.dtype)
         return c - namespace(returns).maximum(c - returns[:, None], 0.0) / self.level
+
+
+def _first_not_finite(values: Any) -> int | None:
+    """Where NumPy values are infinite or not a number; those of JAX may not be known yet."""
+    if not isinstance(values, np.ndarray) or np.isfinite(values).all():
+        return None
+    return int(np.argmin(np.isfinite(values)))
 
 
 def make_criterion(name: str, returns: ReturnRange) -> Criterion:
@@ -126,6 +154,8 @@ def make_criterion(name: str, returns: ReturnRange) -> Criterion:
         value = float(number) if kind != "mean" else 0.0
     except ValueError:
         raise InputError(f"risk={name!r}: write a number after {kind}, such as {kind}:0.25") from None
+    if not np.isfinite(value):
+        raise InputError(f"risk={name!r}: the number after {kind} must be finite, such as {kind}:0.25")
     return kinds[kind](value)
 
 

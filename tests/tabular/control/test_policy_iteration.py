@@ -1,5 +1,7 @@
 """Policies against linear programs, value iteration and exact return distributions of every policy."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -124,6 +126,20 @@ def test_cvar():
     assert found.policy.tolist() == truth.argmax(axis=1).tolist() == [0, 0]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("aversion", [0.5, 5.0, -5.0])
+def test_an_aversion_that_readouts_cannot_tell(aversion):
+    """A policy it cannot tell from others is not returned as one from which it does not pay to deviate."""
+    rows = [[(0, 1.0, -30.0, 1), (1, 1.0, 1.0, None)], [(0, 1.0, 30.0, 1), (1, 1.0, 2.0, None)]]
+    mdp = bs.MDP([bs.MRP.from_outcomes(outcomes, 0.9) for outcomes in rows])
+    with pytest.raises(
+        bs.InputError, match=f"aversion={aversion:g} varies by more than .* pass at most utility:"
+    ) as error:
+        bs.policy_iteration(mdp, f"utility:{aversion}")
+    largest = float(re.search("at most utility:([0-9.]+) ", str(error.value))[1])
+    assert bs.policy_iteration(mdp, f"utility:{np.copysign(largest, aversion)}").policy.tolist() == [1, 1]
+
+
 QUIT_OR_WAIT = bs.MDP(
     [
         bs.MRP.from_outcomes([(0, 0.5, 3.0, None), (0, 0.5, -3.0, None)], 0.5),
@@ -165,6 +181,13 @@ def test_the_range_follows_the_policies():
         ({"max_iterations": 1}, "the policy still changes"),
         ({"criterion": "cvr:0.1"}, "Did you mean 'cvar'"),
         ({"policy": [0, 5]}, "expected 2 actions from 0 to 1"),
+        (
+            {"policy": [[0.5, 0.5], [0.5, 0.5]]},
+            r"policy has shape \(2, 2\) and holds float64 numbers: expected 2 actions",
+        ),
+        ({"policy": [0.0, 1.0]}, "holds float64 numbers: expected 2 actions from 0 to 1"),
+        ({"policy": [0, 1, 0]}, r"policy has shape \(3,\)"),
+        ({"criterion": lambda g: np.log(g)}, "and returns may be that: pass an f that is finite"),
     ],
 )
 def test_bad_input(arguments, message):

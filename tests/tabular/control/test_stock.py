@@ -1,5 +1,6 @@
 """The best policy with a memory, against all policies with a memory, one by one."""
 
+import importlib
 import itertools
 
 import numpy as np
@@ -8,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bellsketch as bs
-from bellsketch.core.risk import THRESHOLDS
 from cases import DAYS, week
 
+module = importlib.import_module("bellsketch.tabular.control.best_with_stock")
 DAY_REWARDS = (10.0, 30.0, 2.0)
 
 
@@ -51,8 +52,45 @@ def test_better_than_all_that_remember_everything(safe, high, low, chance, disco
         found = bs.best_with_stock(world.mdp, f, 0)
         np.testing.assert_allclose(found.value, world.best(f), rtol=1e-9, atol=1e-9)
     found, exact = bs.best_with_stock(world.mdp, "cvar:0.25", 0), world.best_cvar(0.25)
-    step = (found.criterion.high - found.criterion.low) / (THRESHOLDS - 1)
-    assert exact - 1.5 * step - 1e-9 <= found.value <= exact + 1e-9
+    np.testing.assert_allclose(found.value, exact, rtol=1e-9, atol=1e-9)
+    assert found.value_error == 0
+
+
+def needle(steps: int = 10, num_actions: int = 16, discount: float = 0.9) -> bs.MDP:
+    """A chain in which one action of many pays 1: whoever acts at random hardly ever sees what can be had."""
+    pays = [
+        [(x, 1.0, float(a == 5), x + 1 if x + 1 < steps else None) for x in range(steps)] for a in range(num_actions)
+    ]
+    return bs.MDP([bs.MRP.from_outcomes(rows, discount) for rows in pays])
+
+
+@pytest.mark.parametrize("criterion", ["cvar:0.1", "cvar:1", bs.risk.CVaR(0.1, 0.0, 0.5)])
+def test_cvar_far_from_what_random_actions_bring(criterion):
+    best = bs.best_with_stock(needle(), criterion, 0)
+    np.testing.assert_allclose(best.value, (1 - 0.9**10) / 0.1, rtol=1e-12)
+    np.testing.assert_allclose(best.achieved, best.value, atol=0.2)
+
+
+def test_cvar_says_how_far_its_threshold_may_be_off(monkeypatch):
+    world = Histories(1.0, 3.0, -0.5, 0.5, 0.9)
+    exact = world.best_cvar(0.3)
+    monkeypatch.setattr(module, "FIRST_THRESHOLDS", 5)
+    monkeypatch.setattr(module, "MAX_THRESHOLDS", 5)
+    few = bs.best_with_stock(world.mdp, "cvar:0.3", 0)
+    assert few.value <= exact + 1e-12
+    assert few.value_error > 0
+    assert few.value + few.value_error >= exact - 1e-12
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "LISTED_TOTALS", 20)
+    grid = bs.best_with_stock(world.mdp, "cvar:0.3", 0)
+    assert grid.value - 1e-12 <= exact <= grid.value + grid.value_error
+
+
+def test_cvar_for_ever():
+    """Half of the days would do for the mean; who fears the worst plays safe while much is at stake."""
+    best = bs.best_with_stock(forever(), "cvar:0.1", 0)
+    assert best.value_error < 1e-3
+    assert abs(best.achieved - best.value) < 0.02
 
 
 class TestWeek:

@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bellsketch.core.coefficients import BellmanCoefficients, fit_coefficients
+from bellsketch.core.errors import InputError
 from bellsketch.core.families import make_features
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import Decoder, fine_decoder
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import CriterionReadout, fit_criterion
-from bellsketch.core.risk import Criterion, as_criterion
+from bellsketch.core.risk import Criterion, ExponentialUtility, as_criterion
 from bellsketch.tabular.fixed_point import fixed_point
 from bellsketch.tabular.mdp import MDP
 from bellsketch.tabular.mrp import MRP
@@ -25,6 +26,9 @@ from bellsketch.tabular.solve import READOUT_TOLERANCE, Solution
 READOUT_GAIN, DECODED_GAIN = 1e-6, 1e-3
 """An action is left for another only for a gain of this share of f's spread: what readouts and decoded distributions
 can tell apart."""
+LARGEST_RATIO = 1e4
+"""Of e^{−kg} over the range: beyond, what a readout can tell apart at the steep end hides all that happens at the flat
+one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +108,8 @@ class Evaluator:
 def make_evaluator(mdp: MDP, criterion: Any, return_range: ReturnRange, settings: Settings) -> Evaluator:
     """An evaluator for returns in that range."""
     chosen = as_criterion(criterion, return_range)
+    if isinstance(chosen, ExponentialUtility):
+        _check_aversion(chosen.aversion, return_range)
     features = settings.features
     if isinstance(features, str):
         features = make_features(features, return_range, settings.num_features)
@@ -111,6 +117,19 @@ def make_evaluator(mdp: MDP, criterion: Any, return_range: ReturnRange, settings
         features, return_range.grid(), mdp.rewards, (mdp.discount, 0.0), ridge=settings.ridge
     )
     return Evaluator(mdp, chosen, return_range, coefficients, settings.ridge)
+
+
+def _check_aversion(aversion: float, return_range: ReturnRange) -> None:
+    """Whether readouts can tell the values of an exponential utility apart."""
+    largest = np.log(LARGEST_RATIO) / return_range.width
+    if abs(aversion) > largest:
+        digit = 10 ** np.floor(np.log10(largest) - 1)  # two digits, rounded down
+        raise InputError(
+            f"criterion: over returns from {return_range.low:.6g} to {return_range.high:.6g} a utility with"
+            f" aversion={aversion:g} varies by more than a sketch can tell apart; pass at most"
+            f" utility:{np.floor(largest / digit) * digit:.2g} in size, or use best_with_stock, which needs no sketch"
+            " to choose"
+        )
 
 
 def reach(mrp: MRP) -> ReturnRange:

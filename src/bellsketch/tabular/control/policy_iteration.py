@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def policy_iteration(
     mdp: MDP,
     criterion: str | Criterion | Callable[[Any], Any] = MEAN,
     *,
-    policy: Sequence[int] | Int[np.ndarray, " s"] | None = None,
+    policy: Any = None,
     features: str | FeatureMap = "sigmoid",
     num_features: int = 50,
     return_range: ReturnRange | tuple[float, float] | None = None,
@@ -77,7 +77,7 @@ def policy_iteration(
       mdp: the model.
       criterion: what to be greedy in: ``mean``, ``exceeds:3``, ``utility:0.5`` or ``cvar:0.1``, a function f, which
         stands for E[f(G)], or a criterion of ``bellsketch.risk``.
-      policy: where to start; default: the first action everywhere.
+      policy: where to start, an action for each state; default: the first action everywhere.
       features: a feature map, or the name of a family to spread over the return range.
       num_features: m, if ``features`` is a name.
       return_range: the interval of returns. By default that of the policies that are met (mean ± 4.5 standard
@@ -89,6 +89,11 @@ def policy_iteration(
         raise InputError(f"max_iterations={max_iterations}: must be at least 1")
     settings = Settings(features, num_features, ridge)
     current = np.zeros(mdp.num_states, dtype=np.int64) if policy is None else np.array(policy)
+    if current.shape != (mdp.num_states,) or not np.issubdtype(current.dtype, np.integer):
+        raise InputError(
+            f"policy has shape {current.shape} and holds {current.dtype} numbers: expected {mdp.num_states} actions"
+            f" from 0 to {mdp.num_actions - 1}, one for each state; of shares π(a | x) pass argmax(axis=1)"
+        )
     if return_range is not None:
         span = return_range if isinstance(return_range, ReturnRange) else ReturnRange(*return_range)
         return _iterate(mdp, criterion, current, span, settings, max_iterations)
