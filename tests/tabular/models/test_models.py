@@ -248,6 +248,7 @@ class TestLog:
             ("state,reward,next_state\na,much,a\n", "line 2 has the reward 'much'"),
             ("state,reward,next_state\n,1,a\n", "line 2 has no state"),
             ("", "cannot be read as a table"),
+            ("state,reward,next_state\na,1,end\nend,5,a\n", "line 3: state 'end': is what comes after the last one"),
         ],
     )
     def test_bad_input(self, tmp_path, text, message):

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.tabular.model_input import TERMINAL
-from bellsketch.tabular.models.named import END, NamedModel
+from bellsketch.tabular.models.named import END, NamedModel, no_state_is_the_end
 from bellsketch.tabular.mrp import MRP
 
 COLUMNS = ("state", "reward", "next_state")
@@ -67,6 +67,10 @@ def read_log(path: Path) -> Log:
     if (empty := np.flatnonzero(table["state"] == "")).size:
         raise InputError(f"{path}: line {empty[0] + 2} has no state")
     names = tuple(dict.fromkeys(table["state"]))
+    try:
+        no_state_is_the_end(names)
+    except InputError as error:
+        raise InputError(f"{path}: line {np.flatnonzero(table['state'] == END)[0] + 2}: {error}") from None
     number = {name: place for place, name in enumerate(names)}
     following = table["next_state"].replace("", END)
     if unseen := sorted(set(following) - set(names) - {END}):

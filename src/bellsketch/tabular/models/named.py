@@ -1,7 +1,7 @@
 """Models whose states and actions have names: what can happen, and what a policy makes of it."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from bellsketch.core.errors import InputError, UnknownNameError
@@ -109,11 +109,16 @@ def _equally(actions: Mapping[str, Any]) -> dict[str, float]:
     return dict.fromkeys(actions, 1 / len(actions))
 
 
+def no_state_is_the_end(names: Container[str]) -> None:
+    """Raise where a state is called as what comes after the last one is."""
+    if END in names:
+        raise InputError(f"state {END!r}: is what comes after the last one; call the state something else")
+
+
 def named_model(outcomes: Mapping[str, Iterable[Outcome]], discount: float) -> NamedModel:
     """From what can happen in each state, by name."""
     names = tuple(outcomes)
-    if END in names:
-        raise InputError(f"state {END!r}: is what comes after the last one; call the state something else")
+    no_state_is_the_end(names)
     number: dict[str, int] = {name: place for place, name in enumerate(names)}
     rows = []
     for name, listed in outcomes.items():
