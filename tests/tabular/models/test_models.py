@@ -200,6 +200,37 @@ class TestGraph:
         with pytest.raises(bs.InputError, match="pass a DiGraph"):
             from_networkx(networkx.Graph(), 0.5)
 
+    def test_equally_likely(self):
+        mrp = from_networkx(networkx.DiGraph([(1, 2), (1, 1), (2, 1)]), 0.5).mrp
+        np.testing.assert_allclose(mrp.transitions.toarray(), [[0.5, 0.5], [1.0, 0.0]])
+
+    @pytest.mark.parametrize(
+        ("edges", "message"),
+        [
+            ([(1, "1", {})], "the nodes 1 and '1' are both called '1'"),
+            ([("a", "b", {"probability": 0.3}), ("a", "c", {})], "edges of node 'a', that to 'c' has no 'probability'"),
+            ([("a", "b", {"probability": "x"})], "the edge from 'a' to 'b' has probability='x'"),
+            ([("a", "b", {"probability": 0.7}), ("a", "a", {"probability": 0.7})], "state 'a'"),
+            ([("a", "b", {"probability": float("nan")})], "state 'a'"),
+            ([("a", "end", {})], "call the state something else"),
+        ],
+    )
+    def test_bad_edges(self, edges, message):
+        with pytest.raises(bs.InputError) as raised:
+            from_networkx(networkx.DiGraph(edges), 0.5)
+        assert message in str(raised.value)
+
+    def test_no_graph(self):
+        with pytest.raises(bs.InputError, match="is no graph; pass a networkx"):
+            from_networkx([("a", "b")], 0.5)
+
+    def test_an_attribute_that_nothing_has(self):
+        graph = networkx.DiGraph([("a", "b", {"prob": 0.5})])
+        with pytest.raises(bs.InputError, match="Did you mean 'prob'"):
+            from_networkx(graph, 0.5, probability="probs")
+        with pytest.raises(bs.InputError, match="'gain'"):
+            from_networkx(graph, 0.5, reward="gain")
+
 
 class TestLog:
     @pytest.fixture

@@ -1,12 +1,14 @@
 """Models of many states: arrays in an ``.npz`` file, and graphs."""
 
+import numbers
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bellsketch.core.errors import InputError
+from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.tabular.models.named import END, NamedModel, named_model
 from bellsketch.tabular.mrp import MRP
 
@@ -57,19 +59,50 @@ def from_networkx(
     Args:
       graph: an edge for each outcome. What is missing to 1 at a node is the probability to end there.
       discount: γ.
-      probability: the attribute of an edge; without it all edges of a node are equally likely.
+      probability: the attribute of an edge; on all edges of a node or on none, and then they are equally likely.
       reward: the attribute of an edge, or else of the node that it leaves, or else 0.
     """
+    if not (hasattr(graph, "is_directed") and hasattr(graph, "nodes")):
+        raise InputError(f"graph={graph!r}: is no graph; pass a networkx.DiGraph")
     if not graph.is_directed():
         raise InputError("graph: is undirected; pass a DiGraph, or graph.to_directed()")
-    outcomes = {}
+    names: dict[str, Any] = {}
     for node in graph:
+        if (other := names.setdefault(str(node), node)) is not node:
+            raise InputError(f"graph: the nodes {other!r} and {node!r} are both called {str(node)!r}; rename one")
+    edges = [data for *_, data in graph.edges(data=True)]
+    _somewhere("probability", probability, "probability", edges)
+    _somewhere("reward", reward, "reward", [*edges, *(graph.nodes[node] for node in graph)])
+    outcomes = {}
+    for name, node in names.items():
         pays = graph.nodes[node].get(reward, 0.0)
-        edges = list(graph.out_edges(node, data=True))
-        listed = [
-            (float(data.get(probability, 1 / len(edges))), data.get(reward, pays), str(following))
-            for _, following, data in edges
-        ]
-        rest = 1.0 - sum(p for p, _, _ in listed)
-        outcomes[str(node)] = [*listed, (rest, pays, END)] if rest > 1e-12 else listed
+        following = [(str(y), data) for _, y, data in graph.out_edges(node, data=True)]
+        shares = _shares(name, following, probability)
+        listed = [(p, data.get(reward, pays), y) for p, (y, data) in zip(shares, following, strict=True)]
+        rest = 1.0 - sum(shares)
+        outcomes[name] = [*listed, (rest, pays, END)] if rest > 1e-12 else listed
     return named_model(outcomes, discount)
+
+
+def _somewhere(argument: str, attribute: str, default: str, holders: Sequence[Mapping[str, Any]]) -> None:
+    """Raise where an attribute was asked for by a name that nothing has."""
+    if attribute != default and not any(attribute in data for data in holders):
+        known = {str(key) for data in holders for key in data}
+        raise UnknownNameError(f"attribute of the graph, {argument}=", attribute, known)
+
+
+def _shares(name: str, edges: Sequence[tuple[str, Mapping[str, Any]]], probability: str) -> list[float]:
+    """The probabilities of a node's edges."""
+    said = [(y, data[probability]) for y, data in edges if probability in data]
+    if not said:
+        return [1 / len(edges) for _ in edges]
+    if len(said) < len(edges):
+        without = next(y for y, data in edges if probability not in data)
+        raise InputError(
+            f"graph: of the edges of node {name!r}, that to {without!r} has no {probability!r}, and others have; give it"
+            " to all of them, or to none"
+        )
+    for y, share in said:
+        if isinstance(share, bool) or not isinstance(share, numbers.Real):
+            raise InputError(f"graph: the edge from {name!r} to {y!r} has {probability}={share!r}; give it a number")
+    return [float(share) for _, share in said]

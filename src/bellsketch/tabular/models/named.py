@@ -1,12 +1,15 @@
 """Models whose states and actions have names: what can happen, and what a policy makes of it."""
 
 import dataclasses
-from collections.abc import Container, Iterable, Mapping
+import math
+import numbers
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.tabular.control.policy_iteration import policy_iteration
 from bellsketch.tabular.mdp import MDP
+from bellsketch.tabular.model_input import SUM_TOLERANCE
 from bellsketch.tabular.mrp import MRP
 
 END = "end"
@@ -115,17 +118,30 @@ def no_state_is_the_end(names: Container[str]) -> None:
         raise InputError(f"state {END!r}: is what comes after the last one; call the state something else")
 
 
+def check_shares(what: str, shares: Sequence[float], rest: str = "") -> None:
+    """Raise unless they are probabilities; ``rest`` says what to do with what is missing to 1."""
+    for share in shares:
+        if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 <= share < math.inf:
+            raise InputError(f"{what} contain {share!r}; write numbers from 0 to 1")
+    total = math.fsum(shares)
+    if abs(total - 1) > SUM_TOLERANCE:
+        remedy = rest.format(f"{1 - total:.12g}") if rest and total < 1 else "divide them by their sum"
+        raise InputError(f"{what} sum to {total:.12g}, not 1; {remedy}")
+
+
 def named_model(outcomes: Mapping[str, Iterable[Outcome]], discount: float) -> NamedModel:
     """From what can happen in each state, by name."""
     names = tuple(outcomes)
     no_state_is_the_end(names)
     number: dict[str, int] = {name: place for place, name in enumerate(names)}
     rows = []
-    for name, listed in outcomes.items():
+    for name, each in outcomes.items():
+        listed = list(each)
         for probability, reward, following in listed:
             if following != END and following not in number:
                 raise UnknownNameError(f"next state of {name!r}:", str(following), [*names, END])
             rows.append((number[name], probability, reward, number.get(following)))
-        if not rows or rows[-1][0] != number[name]:
+        if not listed:
             raise InputError(f"state {name!r}: nothing can happen there; say what comes next, {END!r} if nothing does")
+        check_shares(f"state {name!r}: the probabilities", [p for p, _, _ in listed], f"let it go to {END!r} with {{}}")
     return NamedModel(MRP.from_outcomes(rows, discount, len(names)), names)
