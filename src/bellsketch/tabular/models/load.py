@@ -14,7 +14,7 @@ from bellsketch.tabular.mrp import MRP
 
 
 def load_model(
-    name: str, *, discount: float | None = None, policy: str | Policy | None = None, risk: str = "mean"
+    name: str | Path, *, discount: float | None = None, policy: str | Policy | None = None, risk: str = "mean"
 ) -> NamedModel:
     """A model by what it is called.
 
@@ -25,7 +25,7 @@ def load_model(
       policy: for models with actions: ``uniform``, ``optimal``, or for each state an action or the share of each.
       risk: what the optimal policy is greedy in: ``mean``, ``cvar:0.1``, ``exceeds:3``, ``utility:0.5``.
     """
-    path = Path(name)
+    name, path = _named(name)
     if name.startswith(PREFIX):
         return read_gymnasium(name.removeprefix(PREFIX), _default(discount)).under(policy, risk)
     if path.suffix == ".toml":
@@ -42,9 +42,15 @@ def load_model(
     return NamedModel(mrp, tuple(map(str, range(mrp.num_states))))
 
 
-def load_log(name: str) -> Log:
+def load_log(name: str | Path) -> Log:
     """A log of transitions."""
-    return read_log(_there(Path(name)))
+    return read_log(_there(_named(name)[1]))
+
+
+def _named(name: str | Path) -> tuple[str, Path]:
+    if not isinstance(name, str | Path):
+        raise InputError(f"name={name!r}: pass the name of a model, or the path of a file")
+    return str(name), Path(name)
 
 
 def _default(discount: float | None) -> float:

@@ -1,9 +1,10 @@
 """Models whose states and actions have names: what can happen, and what a policy makes of it."""
 
+import contextlib
 import dataclasses
 import math
 import numbers
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bellsketch.core.errors import InputError, UnknownNameError
@@ -25,6 +26,8 @@ Outcome = tuple[float, Any, str]
 """Probability, reward, and the name of the next state, or :data:`END`."""
 Policy = Mapping[str, str | Mapping[str, float]]
 """For each state an action, or the share of each."""
+
+POLICIES = "pass 'uniform', 'optimal', or for each state an action or the share of each, such as {'a': {'go': 1.0}}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +81,8 @@ class NamedDecisions:
 
         ``risk`` is what the optimal one is greedy in.
         """
+        if not (policy is None or isinstance(policy, str | Mapping)):
+            raise InputError(f"policy={policy!r}: {POLICIES}")
         if policy == OPTIMAL:
             best = self.best(risk)
             return dataclasses.replace(self.under(best), actions=tuple(best.values()))
@@ -90,7 +95,7 @@ class NamedDecisions:
         else:
             chosen = self.policy if policy is None else policy
         if unknown := [name for name in chosen if name not in self.outcomes]:
-            raise UnknownNameError("state in policy", unknown[0], self.outcomes)
+            raise UnknownNameError("state in policy", str(unknown[0]), self.outcomes)
         return named_model({name: self._mixed(name, chosen.get(name)) for name in self.outcomes}, self.discount)
 
     def _mixed(self, name: str, chosen: str | Mapping[str, float] | None) -> list[Outcome]:
@@ -102,14 +107,29 @@ class NamedDecisions:
                     f" policy={UNIFORM!r} or {OPTIMAL!r}"
                 )
             chosen = next(iter(actions))
+        if not isinstance(chosen, str | Mapping):
+            raise InputError(
+                f"policy: state {name!r} has {chosen!r}; pass one of its actions, {', '.join(actions)}, or the share of"
+                " each"
+            )
         shares = {chosen: 1.0} if isinstance(chosen, str) else chosen
         if unknown := [action for action in shares if action not in actions]:
-            raise UnknownNameError(f"action of state {name!r}", unknown[0], actions)
+            raise UnknownNameError(f"action of state {name!r}", str(unknown[0]), actions)
+        check_shares(f"policy: the shares of state {name!r}", list(shares.values()))
         return [(share * p, reward, y) for action, share in shares.items() for p, reward, y in actions[action]]
 
 
 def _equally(actions: Mapping[str, Any]) -> dict[str, float]:
     return dict.fromkeys(actions, 1 / len(actions))
+
+
+@contextlib.contextmanager
+def errors_of(where: Any) -> Iterator[None]:
+    """What is wrong with the input is said of a file, or a line of it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def no_state_is_the_end(names: Container[str]) -> None:
