@@ -149,17 +149,48 @@ class TestTOML:
             (("probability = 0.75", ""), "has no probability"),
             (('working = "run"', 'working = "rnu"'), "Did you mean 'run'"),
             (('working = "run"', 'wroking = "run"'), "unknown state in policy 'wroking'"),
-            (('working = "run"', "working = 3"), "policy.working=3: write a table"),
+            (('working = "run"', "working = 3"), "policy.working=3: write a table of shares"),
+            (('working = "run"', "working = { run = 0.9 }"), "policy: the shares of state 'working' sum to 0.9, not 1"),
+            (("working = 0.8, broken = 0.2", "working = 0.9"), "states.working.actions.run.next: the probabilities"
+             " sum to 0.9, not 1; where it ends with the rest, write end = 0.1"),
+            (("working = 0.8", "working = 0.9"), "sum to 1.1, not 1; divide them by their sum"),
+            (("working = 0.8", "working = -0.8"), "states.working.actions.run.next: the probabilities contain -0.8"),
+            (("probability = 0.75", "probability = 0.65"), "write [[states.broken.outcomes]] and below it probability ="
+             " 0.1"),
+            (("[policy]", "[states]\na = 3\n[policy]"), "states.a=3: write [states.a], and below it reward = 1"),
+            (("[policy]", "[states.a.actions]\ngo = 3\n[policy]"), "states.a.actions.go=3: write [states.a.actions."),
+            (("[policy]", "[states.a]\nactions = 3\n[policy]"), "states.a.actions=3: write [states.a.actions.run]"),
+            (("[policy]", "[states.a]\noutcomes = [3]\n[policy]"), "states.a.outcomes has 3 in it: write [[states.a"),
+            (("reward = 10", "reward = { values = [1, 2], probabilities = [0.5, 0.4] }"), "run.reward: probabilities"),
             (('working = "run"', ""), "has the actions run, service; say which is taken there"),
             (("[states.working.actions.run]", "[states.working.actions.run"), "is not TOML"),
             (("[policy]", "[states.end]\n[policy]"), "call the state something else"),
         ],
-    )
+    )  # fmt: skip
     def test_bad_input(self, tmp_path, change, message):
         (tmp_path / "bad.toml").write_text(MACHINE.replace(*change))
         with pytest.raises(bs.InputError) as raised:
             load_model(str(tmp_path / "bad.toml"))
         assert message in str(raised.value)
+        assert str(raised.value).startswith(str(tmp_path / "bad.toml"))
+
+    def test_a_policy_that_is_none(self, tmp_path):
+        (tmp_path / "bad.toml").write_text("policy = 'run'\n" + MACHINE.partition("[policy]")[0])
+        with pytest.raises(bs.InputError, match=r"policy='run': write \[policy\], and below it an action for each"):
+            load_model(tmp_path / "bad.toml")
+
+    def test_decisions(self, machine):
+        """What is done by number is what is done by name."""
+        decisions = bs.load_decisions(machine)
+        assert decisions.names == ("working", "broken")
+        np.testing.assert_allclose(decisions.mdp.actions[1].value, by_hand(7.0, 0.05).value)
+        assert bs.policy_iteration(decisions.mdp).policy[0] == 1
+        assert bs.load_decisions(Path(machine), discount=0.5).discount == 0.5
+        assert bs.load_decisions("gym:FrozenLake-v1").mdp.num_states == 16
+        with pytest.raises(bs.InputError, match="random_chain: has no actions; pass a"):
+            bs.load_decisions("random_chain")
+        with pytest.raises(bs.InputError, match="there is no such file"):
+            bs.load_decisions("nowhere.toml")
 
     def test_no_such_file(self):
         with pytest.raises(bs.InputError, match="there is no such file"):
@@ -218,7 +249,6 @@ class TestArrays:
             read_npz(tmp_path / "no.npz")
         with pytest.raises(bs.InputError, match="write a TOML file"):
             save_npz(tmp_path / "no.npz", bs.environments.make("tree_gaussian"))
-
 
     def test_names_are_text(self, tmp_path):
         np.savez(tmp_path / "two.npz", transitions=np.eye(2)[::-1], rewards=[1.0, 0.0], discount=0.5, names=[7, 8])

@@ -157,8 +157,8 @@ def _shares(name: str, edges: Sequence[tuple[str, Mapping[str, Any]]], probabili
     if len(said) < len(edges):
         without = next(y for y, data in edges if probability not in data)
         raise InputError(
-            f"graph: of the edges of node {name!r}, that to {without!r} has no {probability!r}, and others have; give it"
-            " to all of them, or to none"
+            f"graph: of the edges of node {name!r}, that to {without!r} has no {probability!r}, and others have; give"
+            " it to all of them, or to none"
         )
     for y, share in said:
         if isinstance(share, bool) or not isinstance(share, numbers.Real):

@@ -8,7 +8,7 @@ from bellsketch.tabular import environments
 from bellsketch.tabular.models.arrays_file import read_npz
 from bellsketch.tabular.models.gymnasium_table import PREFIX, read_gymnasium
 from bellsketch.tabular.models.log import Log, read_log
-from bellsketch.tabular.models.named import NamedDecisions, NamedModel, Policy
+from bellsketch.tabular.models.named import NamedDecisions, NamedModel, Policy, errors_of
 from bellsketch.tabular.models.toml_file import read_model
 from bellsketch.tabular.mrp import MRP
 
@@ -26,11 +26,10 @@ def load_model(
       risk: what the optimal policy is greedy in: ``mean``, ``cvar:0.1``, ``exceeds:3``, ``utility:0.5``.
     """
     name, path = _named(name)
-    if name.startswith(PREFIX):
-        return read_gymnasium(name.removeprefix(PREFIX), _default(discount)).under(policy, risk)
-    if path.suffix == ".toml":
-        decisions = read_model(_there(path))
-        return _with_discount(decisions, discount).under(policy, risk)
+    if _has_actions(name):
+        decisions = load_decisions(name, discount=discount)
+        with errors_of(name):
+            return decisions.under(policy, risk)
     if policy is not None or risk != "mean":
         raise InputError(f"policy={policy!r}, risk={risk!r}: {name} has no actions; leave them out")
     if path.suffix == ".csv":
@@ -40,6 +39,26 @@ def load_model(
         return found if discount is None else NamedModel(_rediscounted(found.mrp, discount), found.names)
     mrp = environments.make(name, _default(discount))
     return NamedModel(mrp, tuple(map(str, range(mrp.num_states))))
+
+
+def load_decisions(name: str | Path, *, discount: float | None = None) -> NamedDecisions:
+    """A model with actions, before a policy is followed; its ``mdp`` is for :func:`policy_iteration` and the like.
+
+    Args:
+      name: ``gym:FrozenLake-v1``, or another of Gymnasium's with a table; a ``.toml`` file.
+      discount: γ, instead of the file's own, or of 0.9.
+    """
+    name, path = _named(name)
+    if not _has_actions(name):
+        raise InputError(f"{name}: has no actions; pass a .toml file or {PREFIX}NAME, or use load_model")
+    if name.startswith(PREFIX):
+        return read_gymnasium(name.removeprefix(PREFIX), _default(discount))
+    decisions = read_model(_there(path))
+    return decisions if discount is None else dataclasses.replace(decisions, discount=discount)
+
+
+def _has_actions(name: str) -> bool:
+    return name.startswith(PREFIX) or Path(name).suffix == ".toml"
 
 
 def load_log(name: str | Path) -> Log:
@@ -55,10 +74,6 @@ def _named(name: str | Path) -> tuple[str, Path]:
 
 def _default(discount: float | None) -> float:
     return environments.DISCOUNT if discount is None else discount
-
-
-def _with_discount(decisions: NamedDecisions, discount: float | None) -> NamedDecisions:
-    return decisions if discount is None else dataclasses.replace(decisions, discount=discount)
 
 
 def _rediscounted(mrp: MRP, discount: float) -> MRP:

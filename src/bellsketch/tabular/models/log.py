@@ -55,9 +55,7 @@ def read_log(path: Path) -> Log:
     nothing followed.
     """
     try:
-        table = pd.read_csv(
-            path, dtype={"state": str, "next_state": str}, keep_default_na=False, skipinitialspace=True
-        )
+        table = pd.read_csv(path, dtype={"state": str, "next_state": str}, keep_default_na=False, skipinitialspace=True)
     except (ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read as a table: {error}") from None
     if missing := [column for column in COLUMNS if column not in table]:
