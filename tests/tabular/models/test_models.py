@@ -401,6 +401,16 @@ class TestLog:
             np.testing.assert_allclose(table[column].to_numpy()[order], exact, atol=2.0)
         assert np.all(low["mean"] < high["mean"])
 
+    def test_lines_that_are_alike_say_nothing_of_the_spread(self, tmp_path):
+        """As docs/models.md warns."""
+        (tmp_path / "log.csv").write_text("state,reward,next_state\na,1,b\nb,2,\nb,2,\nc,0,\nc,9,\n")
+        log = load_log(tmp_path / "log.csv")
+        rng = np.random.default_rng(0)
+        drawn = np.array([log.resampled(rng, 0.5).mrp.value for _ in range(20)])
+        assert np.ptp(drawn, axis=0).tolist() == [0.0, 0.0, 9.0]
+        page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
+        assert "the interval has width zero, which says that nothing is known" in page
+
     def test_what_is_never_left(self, tmp_path):
         (tmp_path / "log.csv").write_text("state,reward,next_state\na,1,b\n")
         with pytest.raises(bs.BellsketchWarning, match="no line starts from 'b'"):
