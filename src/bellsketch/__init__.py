@@ -56,7 +56,7 @@ from bellsketch.tabular.fixed_point import FixedPoint, fixed_point
 from bellsketch.tabular.ground_truth import GroundTruth, ground_truth, monte_carlo
 from bellsketch.tabular.mdp import MDP
 from bellsketch.tabular.models.arrays_file import from_networkx, save_npz
-from bellsketch.tabular.models.load import load_log, load_model
+from bellsketch.tabular.models.load import load_decisions, load_log, load_model
 from bellsketch.tabular.models.log import Log
 from bellsketch.tabular.models.named import NamedDecisions, NamedModel
 from bellsketch.tabular.moments import central_moments, kurtosis, moments_dp, moments_td, skewness
@@ -164,6 +164,7 @@ __all__ = [
     "iterate_on_devices",
     "kolmogorov",
     "kurtosis",
+    "load_decisions",
     "load_log",
     "load_model",
     "make_features",

@@ -80,7 +80,7 @@ def test_commands_of_the_readme_are_understood(command):
     assert type(cli._parse(shlex.split(command)[1:])).__name__ == cli.COMMANDS[name]
 
 
-QUICK = ("solve machine.toml", "doctor")
+QUICK = ("solve examples/machine.toml", "doctor")
 """Of the README's commands; the others take longer."""
 HOURS = re.compile(r"train sketch_dqn (Breakout|pong)|runs/breakout")
 
@@ -110,8 +110,7 @@ def in_order():
 )
 def test_commands_of_the_readme_work(commands, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (model,) = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "toml")
-    Path("machine.toml").write_text(model, encoding="utf-8")
+    Path("examples").symlink_to(ROOT / "examples")  # commands are run in the repository, and write where they are run
     for command in commands:
         words = shlex.split(command)[1:]
         assert cli.main(words) == 0
@@ -123,6 +122,30 @@ def test_commands_of_the_readme_work(commands, tmp_path, monkeypatch, capsys):
         for option in ("--plot", "--csv"):
             if option in words:
                 assert Path(words[words.index(option) + 1]).stat().st_size > 100
+
+
+def test_the_model_of_the_page_is_in_the_repository():
+    (model,) = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "toml")
+    assert (ROOT / "examples" / "machine.toml").read_text(encoding="utf-8") == model
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/getting_started.md", "docs/models.md", "docs/methods/control.md"])
+def test_models_that_pages_solve_are_in_the_repository(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"""(?:bellsketch solve |load_\w+\(["'])(\S+\.toml)""", text))
+    assert named
+    assert all((ROOT / name).is_file() for name in named)
+
+
+def test_decisions_of_the_page_of_models(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (code,) = blocks((ROOT / "docs" / "models.md").read_text(encoding="utf-8"), "python")
+    names = {"bs": bs}
+    exec(code, names)
+    best = names["decisions"].best()
+    assert f"decisions.best()  # {best}" in code
+    actions = [list(names["decisions"].outcomes[name]) for name in best]
+    assert names["control"].policy[0] == actions[0].index(best["working"])
 
 
 def test_messages_on_the_page_of_errors_are_real():

@@ -1,9 +1,14 @@
 """Models from files, graphs, Gymnasium and logs, against models that were written out by hand."""
 
+import zipfile
+from pathlib import Path
+
+import jaxtyping
 import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import scipy.stats
 
 import bellsketch as bs
@@ -42,6 +47,12 @@ working = "run"
 def machine(tmp_path):
     (tmp_path / "machine.toml").write_text(MACHINE)
     return str(tmp_path / "machine.toml")
+
+
+@pytest.fixture
+def untyped(monkeypatch):
+    """As users run it: the tests alone look at the types of arguments."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 def by_hand(reward, broken):
@@ -88,6 +99,30 @@ class TestTOML:
     def test_another_discount(self, machine):
         assert load_model(machine, discount=0.5).mrp.discount == 0.5
 
+    @pytest.mark.usefixtures("untyped")
+    def test_by_path(self, machine):
+        assert load_model(Path(machine)).names == ("working", "broken")
+        with pytest.raises(bs.InputError, match="name=3: pass the name"):
+            load_model(3)
+
+    @pytest.mark.usefixtures("untyped")
+    @pytest.mark.parametrize(
+        ("policy", "message"),
+        [
+            (3, "policy=3: pass 'uniform', 'optimal', or"),
+            ({"working": 3}, "policy: state 'working' has 3; pass one of its actions, run, service"),
+            ({"working": {"run": "x"}}, "policy: the shares of state 'working' contain 'x'"),
+            ({"working": {"run": 1.5, "service": -0.5}}, "policy: the shares of state 'working' contain -0.5"),
+            ({"working": {"run": 0.4, "service": 0.5}}, "policy: the shares of state 'working' sum to 0.9, not 1"),
+            ({"working": {3: 1.0}}, "unknown action of state 'working' '3'"),
+            ({3: "run"}, "unknown state in policy '3'"),
+        ],
+    )
+    def test_bad_policy(self, machine, policy, message):
+        with pytest.raises(bs.InputError) as raised:
+            load_model(machine, policy=policy)
+        assert message in str(raised.value)
+
     def test_rewards(self):
         states = {
             "a": {"reward": {"values": [1, 5], "probabilities": [0.25, 0.75]}},
@@ -114,17 +149,48 @@ class TestTOML:
             (("probability = 0.75", ""), "has no probability"),
             (('working = "run"', 'working = "rnu"'), "Did you mean 'run'"),
             (('working = "run"', 'wroking = "run"'), "unknown state in policy 'wroking'"),
-            (('working = "run"', "working = 3"), "policy.working=3: write a table"),
+            (('working = "run"', "working = 3"), "policy.working=3: write a table of shares"),
+            (('working = "run"', "working = { run = 0.9 }"), "policy: the shares of state 'working' sum to 0.9, not 1"),
+            (("working = 0.8, broken = 0.2", "working = 0.9"), "states.working.actions.run.next: the probabilities"
+             " sum to 0.9, not 1; where it ends with the rest, write end = 0.1"),
+            (("working = 0.8", "working = 0.9"), "sum to 1.1, not 1; divide them by their sum"),
+            (("working = 0.8", "working = -0.8"), "states.working.actions.run.next: the probabilities contain -0.8"),
+            (("probability = 0.75", "probability = 0.65"), "write [[states.broken.outcomes]] and below it probability ="
+             " 0.1"),
+            (("[policy]", "[states]\na = 3\n[policy]"), "states.a=3: write [states.a], and below it reward = 1"),
+            (("[policy]", "[states.a.actions]\ngo = 3\n[policy]"), "states.a.actions.go=3: write [states.a.actions."),
+            (("[policy]", "[states.a]\nactions = 3\n[policy]"), "states.a.actions=3: write [states.a.actions.run]"),
+            (("[policy]", "[states.a]\noutcomes = [3]\n[policy]"), "states.a.outcomes has 3 in it: write [[states.a"),
+            (("reward = 10", "reward = { values = [1, 2], probabilities = [0.5, 0.4] }"), "run.reward: probabilities"),
             (('working = "run"', ""), "has the actions run, service; say which is taken there"),
             (("[states.working.actions.run]", "[states.working.actions.run"), "is not TOML"),
             (("[policy]", "[states.end]\n[policy]"), "call the state something else"),
         ],
-    )
+    )  # fmt: skip
     def test_bad_input(self, tmp_path, change, message):
         (tmp_path / "bad.toml").write_text(MACHINE.replace(*change))
         with pytest.raises(bs.InputError) as raised:
             load_model(str(tmp_path / "bad.toml"))
         assert message in str(raised.value)
+        assert str(raised.value).startswith(str(tmp_path / "bad.toml"))
+
+    def test_a_policy_that_is_none(self, tmp_path):
+        (tmp_path / "bad.toml").write_text("policy = 'run'\n" + MACHINE.partition("[policy]")[0])
+        with pytest.raises(bs.InputError, match=r"policy='run': write \[policy\], and below it an action for each"):
+            load_model(tmp_path / "bad.toml")
+
+    def test_decisions(self, machine):
+        """What is done by number is what is done by name."""
+        decisions = bs.load_decisions(machine)
+        assert decisions.names == ("working", "broken")
+        np.testing.assert_allclose(decisions.mdp.actions[1].value, by_hand(7.0, 0.05).value)
+        assert bs.policy_iteration(decisions.mdp).policy[0] == 1
+        assert bs.load_decisions(Path(machine), discount=0.5).discount == 0.5
+        assert bs.load_decisions("gym:FrozenLake-v1").mdp.num_states == 16
+        with pytest.raises(bs.InputError, match="random_chain: has no actions; pass a"):
+            bs.load_decisions("random_chain")
+        with pytest.raises(bs.InputError, match="there is no such file"):
+            bs.load_decisions("nowhere.toml")
 
     def test_no_such_file(self):
         with pytest.raises(bs.InputError, match="there is no such file"):
@@ -184,6 +250,69 @@ class TestArrays:
         with pytest.raises(bs.InputError, match="write a TOML file"):
             save_npz(tmp_path / "no.npz", bs.environments.make("tree_gaussian"))
 
+    def test_names_are_text(self, tmp_path):
+        np.savez(tmp_path / "two.npz", transitions=np.eye(2)[::-1], rewards=[1.0, 0.0], discount=0.5, names=[7, 8])
+        assert load_model(tmp_path / "two.npz").names == ("7", "8")
+
+    @pytest.mark.parametrize("names", [["one"], ["one", "one"]])
+    def test_names_to_save(self, tmp_path, names):
+        model = bs.MRP(np.eye(2), [0.0, 1.0], 0.5)
+        with pytest.raises(bs.InputError, match="names: "):
+            save_npz(tmp_path / "no.npz", model, names)
+        assert not (tmp_path / "no.npz").exists()
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"discount": [0.5, 0.5]}, "discount: has shape (2,); save one number"),
+            ({"discount": "half"}, "discount: holds <U4; save numbers"),
+            ({"discount": 1.5}, "discount=1.5: must lie in"),
+            ({"transitions": [["a", "b"], ["c", "d"]]}, "transitions: holds <U1; save numbers"),
+            ({"rewards": 1.0}, "rewards: has shape ()"),
+            ({"rewards": ["a", "b"]}, "rewards: holds <U1"),
+            ({"termination": [0.0, 0.0]}, "unknown key in the file 'termination'. Did you mean 'terminations'?"),
+            ({"transitions_data": [1.0], "transitions_indices": [0], "transitions_indptr": [0, 1, 1],
+              "transitions_shape": [2, 2]}, "both transitions and transitions_data"),
+            ({"names": np.array(["a", 3], dtype=object)}, "names holds objects of Python's"),
+            ({"names": [["a", "b"]]}, "shape (1, 2)"),
+        ],
+    )  # fmt: skip
+    def test_bad_arrays(self, tmp_path, change, message):
+        np.savez(tmp_path / "no.npz", **{"transitions": np.eye(2), "rewards": [1.0, 0.0], "discount": 0.5} | change)
+        with pytest.raises(bs.InputError) as raised:
+            load_model(tmp_path / "no.npz")
+        assert message in str(raised.value)
+        assert str(tmp_path / "no.npz") in str(raised.value)
+
+    @pytest.mark.parametrize("change", [{"indices": [0, 9]}, {"shape": [2]}, {"shape": [0.5, 2.0]}, {"indptr": [0, 7]}])
+    def test_bad_sparse(self, tmp_path, change):
+        parts = {"data": [1.0, 1.0], "indices": [0, 1], "indptr": [0, 1, 2], "shape": [2, 2]} | change
+        arrays = {f"transitions_{key}": value for key, value in parts.items()}
+        np.savez(tmp_path / "no.npz", **arrays, rewards=[1.0, 0.0], discount=0.5)
+        with pytest.raises(bs.InputError, match=r"no\.npz: transitions: are no sparse matrix"):
+            load_model(tmp_path / "no.npz")
+
+    def test_a_matrix_alone(self, tmp_path):
+        scipy.sparse.save_npz(tmp_path / "no.npz", scipy.sparse.eye_array(2, format="csr"))
+        with pytest.raises(bs.InputError, match=r"write it with bs\.save_npz\(path, bs\.MRP"):
+            load_model(tmp_path / "no.npz")
+
+    def test_other_files(self, tmp_path):
+        np.save(tmp_path / "an.npy", np.eye(2))
+        array = (tmp_path / "an.npy").read_bytes()
+        np.savez(tmp_path / "whole.npz", transitions=np.eye(2))
+        whole = bytearray((tmp_path / "whole.npz").read_bytes())
+        whole[60:90] = bytes(30)
+        for content in (b"", array, np.random.default_rng(0).bytes(300), bytes(whole)):
+            (tmp_path / "no.npz").write_bytes(content)
+            with pytest.raises(bs.InputError, match=r"no\.npz cannot be read as \.npz") as raised:
+                load_model(tmp_path / "no.npz")
+            assert "pickle" not in str(raised.value)
+        with zipfile.ZipFile(tmp_path / "no.npz", "w") as file:
+            file.writestr("readme.txt", "nothing")
+        with pytest.raises(bs.InputError, match=r"readme\.txt is no array"):
+            load_model(tmp_path / "no.npz")
+
 
 class TestGraph:
     def test_of_networkx(self):
@@ -199,6 +328,37 @@ class TestGraph:
     def test_undirected(self):
         with pytest.raises(bs.InputError, match="pass a DiGraph"):
             from_networkx(networkx.Graph(), 0.5)
+
+    def test_equally_likely(self):
+        mrp = from_networkx(networkx.DiGraph([(1, 2), (1, 1), (2, 1)]), 0.5).mrp
+        np.testing.assert_allclose(mrp.transitions.toarray(), [[0.5, 0.5], [1.0, 0.0]])
+
+    @pytest.mark.parametrize(
+        ("edges", "message"),
+        [
+            ([(1, "1", {})], "the nodes 1 and '1' are both called '1'"),
+            ([("a", "b", {"probability": 0.3}), ("a", "c", {})], "edges of node 'a', that to 'c' has no 'probability'"),
+            ([("a", "b", {"probability": "x"})], "the edge from 'a' to 'b' has probability='x'"),
+            ([("a", "b", {"probability": 0.7}), ("a", "a", {"probability": 0.7})], "state 'a'"),
+            ([("a", "b", {"probability": float("nan")})], "state 'a'"),
+            ([("a", "end", {})], "call the state something else"),
+        ],
+    )
+    def test_bad_edges(self, edges, message):
+        with pytest.raises(bs.InputError) as raised:
+            from_networkx(networkx.DiGraph(edges), 0.5)
+        assert message in str(raised.value)
+
+    def test_no_graph(self):
+        with pytest.raises(bs.InputError, match="is no graph; pass a networkx"):
+            from_networkx([("a", "b")], 0.5)
+
+    def test_an_attribute_that_nothing_has(self):
+        graph = networkx.DiGraph([("a", "b", {"prob": 0.5})])
+        with pytest.raises(bs.InputError, match="Did you mean 'prob'"):
+            from_networkx(graph, 0.5, probability="probs")
+        with pytest.raises(bs.InputError, match="'gain'"):
+            from_networkx(graph, 0.5, reward="gain")
 
 
 class TestLog:
@@ -222,6 +382,12 @@ class TestLog:
         o = mrp.outcomes
         assert o.probability[(o.state == 0) & (o.successor == 1)].tolist() == [0.5, 0.25]
 
+    def test_spaces_after_commas(self, tmp_path):
+        (tmp_path / "log.csv").write_text("state, reward, next_state\na, 1, b\nb, 2, end\n")
+        model = load_model(tmp_path / "log.csv", discount=0.5)
+        assert model.names == ("a", "b")
+        np.testing.assert_allclose(model.mrp.value, [2.0, 2.0])
+
     def test_close_to_the_truth_and_its_interval_holds_it(self, log):
         found = load_log(log)
         solution = bs.solve(found.model(0.9).mrp, num_features=30)
@@ -234,6 +400,16 @@ class TestLog:
             assert np.all(exact < high[column].to_numpy()[order])
             np.testing.assert_allclose(table[column].to_numpy()[order], exact, atol=2.0)
         assert np.all(low["mean"] < high["mean"])
+
+    def test_lines_that_are_alike_say_nothing_of_the_spread(self, tmp_path):
+        """As docs/models.md warns."""
+        (tmp_path / "log.csv").write_text("state,reward,next_state\na,1,b\nb,2,\nb,2,\nc,0,\nc,9,\n")
+        log = load_log(tmp_path / "log.csv")
+        rng = np.random.default_rng(0)
+        drawn = np.array([log.resampled(rng, 0.5).mrp.value for _ in range(20)])
+        assert np.ptp(drawn, axis=0).tolist() == [0.0, 0.0, 9.0]
+        page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
+        assert "the interval has width zero, which says that nothing is known" in page
 
     def test_what_is_never_left(self, tmp_path):
         (tmp_path / "log.csv").write_text("state,reward,next_state\na,1,b\n")
@@ -248,6 +424,11 @@ class TestLog:
             ("state,reward,next_state\na,much,a\n", "line 2 has the reward 'much'"),
             ("state,reward,next_state\n,1,a\n", "line 2 has no state"),
             ("", "cannot be read as a table"),
+            ("state,reward,next_state\na,1,a,7\na,1,a\n", "line 2 has more fields"),
+            ("state,reward,next_state\na,1,a,7\na,1,a,8\n", "line 2 has more fields"),
+            ("state,reward,next_state\na,1,a\na,1,a,8\n", "in line 3, saw 4"),
+            ("state;reward;next_state\na;1;a\n", "only state;reward;next_state; separate them by commas"),
+            ("state,reward,next_state\na,1,end\nend,5,a\n", "line 3: state 'end': is what comes after the last one"),
         ],
     )
     def test_bad_input(self, tmp_path, text, message):

@@ -1,6 +1,7 @@
 """Models estimated from a log of what happened: one line for each transition."""
 
 import dataclasses
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from jaxtyping import Int
 
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.tabular.model_input import TERMINAL
-from bellsketch.tabular.models.named import END, NamedModel
+from bellsketch.tabular.models.named import END, NamedModel, errors_of, no_state_is_the_end
 from bellsketch.tabular.mrp import MRP
 
 COLUMNS = ("state", "reward", "next_state")
@@ -54,11 +55,15 @@ def read_log(path: Path) -> Log:
     nothing followed.
     """
     try:
-        table = pd.read_csv(path, dtype={"state": str, "next_state": str}, keep_default_na=False)
+        table = pd.read_csv(path, dtype={"state": str, "next_state": str}, keep_default_na=False, skipinitialspace=True)
     except (ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read as a table: {error}") from None
     if missing := [column for column in COLUMNS if column not in table]:
-        raise InputError(f"{path}: has no column {missing[0]!r}, only {', '.join(map(str, table.columns))}")
+        header = ", ".join(map(str, table.columns))
+        hint = "; separate them by commas" if len(table.columns) == 1 and re.search(r"[;\t|]", header) else ""
+        raise InputError(f"{path}: has no column {missing[0]!r}, only {header}{hint}")
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes the first field of longer lines for an index
+        raise InputError(f"{path}: line 2 has more fields than the first; write one for each of its columns")
     if table.empty:
         raise InputError(f"{path}: has no transitions in it")
     rewards = pd.to_numeric(table["reward"], errors="coerce")
@@ -67,6 +72,8 @@ def read_log(path: Path) -> Log:
     if (empty := np.flatnonzero(table["state"] == "")).size:
         raise InputError(f"{path}: line {empty[0] + 2} has no state")
     names = tuple(dict.fromkeys(table["state"]))
+    with errors_of(f"{path}: line {(table['state'] == END).argmax() + 2}"):
+        no_state_is_the_end(names)
     number = {name: place for place, name in enumerate(names)}
     following = table["next_state"].replace("", END)
     if unseen := sorted(set(following) - set(names) - {END}):

@@ -1,12 +1,16 @@
 """Models whose states and actions have names: what can happen, and what a policy makes of it."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+import math
+import numbers
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.tabular.control.policy_iteration import policy_iteration
 from bellsketch.tabular.mdp import MDP
+from bellsketch.tabular.model_input import SUM_TOLERANCE
 from bellsketch.tabular.mrp import MRP
 
 END = "end"
@@ -22,6 +26,8 @@ Outcome = tuple[float, Any, str]
 """Probability, reward, and the name of the next state, or :data:`END`."""
 Policy = Mapping[str, str | Mapping[str, float]]
 """For each state an action, or the share of each."""
+
+POLICIES = "pass 'uniform', 'optimal', or for each state an action or the share of each, such as {'a': {'go': 1.0}}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +81,8 @@ class NamedDecisions:
 
         ``risk`` is what the optimal one is greedy in.
         """
+        if not (policy is None or isinstance(policy, str | Mapping)):
+            raise InputError(f"policy={policy!r}: {POLICIES}")
         if policy == OPTIMAL:
             best = self.best(risk)
             return dataclasses.replace(self.under(best), actions=tuple(best.values()))
@@ -87,7 +95,7 @@ class NamedDecisions:
         else:
             chosen = self.policy if policy is None else policy
         if unknown := [name for name in chosen if name not in self.outcomes]:
-            raise UnknownNameError("state in policy", unknown[0], self.outcomes)
+            raise UnknownNameError("state in policy", str(unknown[0]), self.outcomes)
         return named_model({name: self._mixed(name, chosen.get(name)) for name in self.outcomes}, self.discount)
 
     def _mixed(self, name: str, chosen: str | Mapping[str, float] | None) -> list[Outcome]:
@@ -99,9 +107,15 @@ class NamedDecisions:
                     f" policy={UNIFORM!r} or {OPTIMAL!r}"
                 )
             chosen = next(iter(actions))
+        if not isinstance(chosen, str | Mapping):
+            raise InputError(
+                f"policy: state {name!r} has {chosen!r}; pass one of its actions, {', '.join(actions)}, or the share of"
+                " each"
+            )
         shares = {chosen: 1.0} if isinstance(chosen, str) else chosen
         if unknown := [action for action in shares if action not in actions]:
-            raise UnknownNameError(f"action of state {name!r}", unknown[0], actions)
+            raise UnknownNameError(f"action of state {name!r}", str(unknown[0]), actions)
+        check_shares(f"policy: the shares of state {name!r}", list(shares.values()))
         return [(share * p, reward, y) for action, share in shares.items() for p, reward, y in actions[action]]
 
 
@@ -109,18 +123,45 @@ def _equally(actions: Mapping[str, Any]) -> dict[str, float]:
     return dict.fromkeys(actions, 1 / len(actions))
 
 
+@contextlib.contextmanager
+def errors_of(where: Any) -> Iterator[None]:
+    """What is wrong with the input is said of a file, or a line of it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def no_state_is_the_end(names: Container[str]) -> None:
+    """Raise where a state is called as what comes after the last one is."""
+    if END in names:
+        raise InputError(f"state {END!r}: is what comes after the last one; call the state something else")
+
+
+def check_shares(what: str, shares: Sequence[float], rest: str = "") -> None:
+    """Raise unless they are probabilities; ``rest`` says what to do with what is missing to 1."""
+    for share in shares:
+        if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 <= share < math.inf:
+            raise InputError(f"{what} contain {share!r}; write numbers from 0 to 1")
+    total = math.fsum(shares)
+    if abs(total - 1) > SUM_TOLERANCE:
+        remedy = rest.format(f"{1 - total:.12g}") if rest and total < 1 else "divide them by their sum"
+        raise InputError(f"{what} sum to {total:.12g}, not 1; {remedy}")
+
+
 def named_model(outcomes: Mapping[str, Iterable[Outcome]], discount: float) -> NamedModel:
     """From what can happen in each state, by name."""
     names = tuple(outcomes)
-    if END in names:
-        raise InputError(f"state {END!r}: is what comes after the last one; call the state something else")
+    no_state_is_the_end(names)
     number: dict[str, int] = {name: place for place, name in enumerate(names)}
     rows = []
-    for name, listed in outcomes.items():
+    for name, each in outcomes.items():
+        listed = list(each)
         for probability, reward, following in listed:
             if following != END and following not in number:
                 raise UnknownNameError(f"next state of {name!r}:", str(following), [*names, END])
             rows.append((number[name], probability, reward, number.get(following)))
-        if not rows or rows[-1][0] != number[name]:
+        if not listed:
             raise InputError(f"state {name!r}: nothing can happen there; say what comes next, {END!r} if nothing does")
+        check_shares(f"state {name!r}: the probabilities", [p for p, _, _ in listed], f"let it go to {END!r} with {{}}")
     return NamedModel(MRP.from_outcomes(rows, discount, len(names)), names)

@@ -13,7 +13,7 @@ from bellsketch.core.checks import known_keys
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.runs.files import read_toml
-from bellsketch.tabular.models.named import END, ONLY, NamedDecisions, Outcome
+from bellsketch.tabular.models.named import END, ONLY, NamedDecisions, Outcome, check_shares, errors_of
 
 KEYS = ("discount", "states", "policy")
 STATE_KEYS = ("reward", "next", "outcomes", "actions")
@@ -23,10 +23,8 @@ OUTCOME_KEYS = ("probability", "reward", "next")
 def read_model(path: Path) -> NamedDecisions:
     """The model in a file."""
     table = read_toml(path)
-    try:
+    with errors_of(path):
         return read_table(table)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def read_table(table: Mapping[str, Any]) -> NamedDecisions:
@@ -37,14 +35,18 @@ def read_table(table: Mapping[str, Any]) -> NamedDecisions:
             raise InputError(f"{key}: is missing; write for example {EXAMPLES[key]}")
     if not isinstance(table["states"], dict) or not table["states"]:
         raise InputError(f"states: there are none; write for example {EXAMPLES['states']}")
-    states = {name: _actions(f"states.{name}", _table(f"states.{name}", s)) for name, s in table["states"].items()}
-    policy = {name: _choice(name, choice) for name, choice in _table("policy", table.get("policy", {})).items()}
+    states = {name: _actions(f"states.{name}", _section(f"states.{name}", s)) for name, s in table["states"].items()}
+    policy = table.get("policy", {})
+    if not isinstance(policy, dict):
+        raise InputError(f"policy={policy!r}: write [policy], and below it an action for each state: a = 'run'")
+    policy = {name: _choice(name, choice) for name, choice in policy.items()}
     return NamedDecisions(states, _number("discount", table["discount"]), policy)
 
 
+BELOW = "reward = 1 and next = { working = 0.9, end = 0.1 }"
 EXAMPLES = {
     "discount": "discount = 0.95",
-    "states": "[states.working], and below it reward = 1 and next = { working = 0.9, end = 0.1 }",
+    "states": f"[states.working], and below it {BELOW}",
 }
 
 
@@ -56,16 +58,23 @@ def _actions(where: str, state: Mapping[str, Any]) -> dict[str, tuple[Outcome, .
     if len(state) > 1:
         other = next(key for key in state if key != "actions")
         raise InputError(f"{where}: has actions and {other}; write that in each action")
-    actions = _table(f"{where}.actions", state["actions"])
+    where, actions = f"{where}.actions", state["actions"]
+    if not isinstance(actions, dict):
+        raise InputError(f"{where}={actions!r}: write [{where}.run], and below it {BELOW}")
     if not actions:
-        raise InputError(f"{where}.actions: there are none; leave it out where there is no choice")
-    return {name: _outcomes(f"{where}.actions.{name}", _table(where, action)) for name, action in actions.items()}
+        raise InputError(f"{where}: there are none; leave it out where there is no choice")
+    return {name: _outcomes(f"{where}.{name}", _section(f"{where}.{name}", action)) for name, action in actions.items()}
 
 
 def _choice(name: str, chosen: Any) -> str | dict[str, float]:
     if isinstance(chosen, str):
         return chosen
-    return {action: _number(f"policy.{name}.{action}", p) for action, p in _table(f"policy.{name}", chosen).items()}
+    if not isinstance(chosen, dict):
+        raise InputError(
+            f"policy.{name}={chosen!r}: write a table of shares, such as {{ run = 0.5, wait = 0.5 }}, or the name of an"
+            " action"
+        )
+    return {action: _number(f"policy.{name}.{action}", p) for action, p in chosen.items()}
 
 
 def _outcomes(where: str, state: Mapping[str, Any]) -> tuple[Outcome, ...]:
@@ -77,12 +86,20 @@ def _outcomes(where: str, state: Mapping[str, Any]) -> tuple[Outcome, ...]:
         listed = state["outcomes"]
         if not isinstance(listed, list):
             raise InputError(f"{where}.outcomes={listed!r}: write [[{where}.outcomes]] for each")
-        return tuple(_outcome(f"{where}.outcomes[{i}]", _table(where, entry)) for i, entry in enumerate(listed))
+        if strange := [entry for entry in listed if not isinstance(entry, dict)]:
+            raise InputError(f"{where}.outcomes has {strange[0]!r} in it: write [[{where}.outcomes]] for each")
+        outcomes = tuple(_outcome(f"{where}.outcomes[{i}]", entry) for i, entry in enumerate(listed))
+        rest = f"where it ends with the rest, write [[{where}.outcomes]] and below it probability = {{}}"
+        check_shares(f"{where}.outcomes: the probabilities", [p for p, _, _ in outcomes], rest)
+        return outcomes
     known_keys(where, state, ("reward", "next"))
     reward = read_reward(f"{where}.reward", state.get("reward", 0.0))
     following = state.get("next", END)
     following = {following: 1.0} if isinstance(following, str) else _table(f"{where}.next", following)
-    return tuple((_number(f"{where}.next.{name}", share), reward, name) for name, share in following.items())
+    shares = {name: _number(f"{where}.next.{name}", share) for name, share in following.items()}
+    rest = f"where it ends with the rest, write {END} = {{}}"
+    check_shares(f"{where}.next: the probabilities", list(shares.values()), rest)
+    return tuple((share, reward, name) for name, share in shares.items())
 
 
 def _outcome(where: str, entry: Mapping[str, Any]) -> Outcome:
@@ -105,7 +122,8 @@ def read_reward(where: str, value: Any) -> Any:
         shares = value.get("probabilities", [1 / len(values)] * len(values))
         if not isinstance(shares, list) or len(shares) != len(values):
             raise InputError(f"{where}: has {len(values)} values and probabilities={shares!r}; write one for each")
-        return AtomicDistribution([_number(where, v) for v in values], [_number(where, p) for p in shares])
+        with errors_of(where):
+            return AtomicDistribution([_number(where, v) for v in values], [_number(where, p) for p in shares])
     if "distribution" not in value:
         raise InputError(f"{where}={value!r}: write a number, values = […], or distribution = 'norm'")
     kinds = distributions()
@@ -123,6 +141,12 @@ def distributions() -> dict[str, Any]:
     """SciPy's, by name."""
     kinds = (scipy.stats.rv_continuous, scipy.stats.rv_discrete)
     return {name: kind for name, kind in vars(scipy.stats).items() if isinstance(kind, kinds)}
+
+
+def _section(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}={value!r}: write [{where}], and below it {BELOW}")
+    return value
 
 
 def _table(where: str, value: Any) -> Mapping[str, Any]:
