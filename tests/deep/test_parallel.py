@@ -100,6 +100,7 @@ def in_a_process_with_two_devices(*arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_small_run_is_as_on_one_device():
     assert "the same" in in_a_process_with_two_devices(SMALL)
 

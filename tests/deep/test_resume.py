@@ -268,6 +268,7 @@ def kill_at_random(environment, path, kills, generator):
 
 
 class TestKilled:
+    @pytest.mark.slow
     def test_and_interrupted(self, tmp_path):
         """Killed at a random moment; gone on with; Ctrl-C, which waits for a record; and gone on with to the end."""
         setup, path = tiny.setup(**LONG), tmp_path / "stopped"

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("quick_compiles")
 TINY = Settings(("pong",), (("dqn", None),), 4, False, True, 1_000, 80, seconds=0.01, rounds=1)
 
 
+@pytest.mark.slow
 def test_measures_the_whole_and_its_parts(tmp_path):
     reproduce(dataclasses.replace(EXPERIMENT, quick=TINY), tmp_path)
     (row,) = read_records(tmp_path).to_dict("records")

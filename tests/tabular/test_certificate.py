@@ -74,6 +74,7 @@ def test_contraction_bounds_hold(monkeypatch):
     assert {"L2", "Lyapunov"} <= seen
 
 
+@pytest.mark.slow
 def test_bounds_are_tight():
     ratios = [
         solution(name, 20, family).certificate.bound / true_error(name, solution(name, 20, family))

@@ -149,6 +149,7 @@ class TestRun:
         for rate, result in zip(rates, together, strict=True):
             np.testing.assert_allclose(result, bs.run(keys, self.td(rate), 30).state.values, atol=1e-12)
 
+    @pytest.mark.slow
     def test_jit_equals_eager_and_continues_where_it_stopped(self):
         key = jax.random.key(1)
         jitted = bs.run(key, self.td(), 6)

@@ -133,6 +133,7 @@ def test_how_far_the_modes_are_apart(games):
     assert difference.mean() == pytest.approx(1.0, abs=0.3)
 
 
+@pytest.mark.slow
 def test_noops():
     """Thirty at most; ALE may draw none, where the authors' code takes at least one."""
     environments = AtariEnvironments("pong", 4, threads=2)

@@ -193,6 +193,7 @@ COMMAND = [sys.executable, "-m", "bellsketch", "suite"]
 
 
 class TestCommand:
+    @pytest.mark.slow
     def test_stopped_and_resumed(self, tmp_path):
         """Ctrl-C lets jobs save themselves; another suite is refused meanwhile; resume does the rest."""
         out = tmp_path / "suite"
