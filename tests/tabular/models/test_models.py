@@ -177,7 +177,7 @@ class TestTOML:
     def test_a_policy_that_is_none(self, tmp_path):
         (tmp_path / "bad.toml").write_text("policy = 'run'\n" + MACHINE.partition("[policy]")[0])
         with pytest.raises(bs.InputError, match=r"policy='run': write \[policy\], and below it an action for each"):
-            load_model(tmp_path / "bad.toml")
+            load_model(str(tmp_path / "bad.toml"))
 
     def test_decisions(self, machine):
         """What is done by number is what is done by name."""
@@ -252,7 +252,7 @@ class TestArrays:
 
     def test_names_are_text(self, tmp_path):
         np.savez(tmp_path / "two.npz", transitions=np.eye(2)[::-1], rewards=[1.0, 0.0], discount=0.5, names=[7, 8])
-        assert load_model(tmp_path / "two.npz").names == ("7", "8")
+        assert load_model(str(tmp_path / "two.npz")).names == ("7", "8")
 
     @pytest.mark.parametrize("names", [["one"], ["one", "one"]])
     def test_names_to_save(self, tmp_path, names):
@@ -280,7 +280,7 @@ class TestArrays:
     def test_bad_arrays(self, tmp_path, change, message):
         np.savez(tmp_path / "no.npz", **{"transitions": np.eye(2), "rewards": [1.0, 0.0], "discount": 0.5} | change)
         with pytest.raises(bs.InputError) as raised:
-            load_model(tmp_path / "no.npz")
+            load_model(str(tmp_path / "no.npz"))
         assert message in str(raised.value)
         assert str(tmp_path / "no.npz") in str(raised.value)
 
@@ -290,12 +290,12 @@ class TestArrays:
         arrays = {f"transitions_{key}": value for key, value in parts.items()}
         np.savez(tmp_path / "no.npz", **arrays, rewards=[1.0, 0.0], discount=0.5)
         with pytest.raises(bs.InputError, match=r"no\.npz: transitions: are no sparse matrix"):
-            load_model(tmp_path / "no.npz")
+            load_model(str(tmp_path / "no.npz"))
 
     def test_a_matrix_alone(self, tmp_path):
         scipy.sparse.save_npz(tmp_path / "no.npz", scipy.sparse.eye_array(2, format="csr"))
         with pytest.raises(bs.InputError, match=r"write it with bs\.save_npz\(path, bs\.MRP"):
-            load_model(tmp_path / "no.npz")
+            load_model(str(tmp_path / "no.npz"))
 
     def test_other_files(self, tmp_path):
         np.save(tmp_path / "an.npy", np.eye(2))
@@ -306,12 +306,12 @@ class TestArrays:
         for content in (b"", array, np.random.default_rng(0).bytes(300), bytes(whole)):
             (tmp_path / "no.npz").write_bytes(content)
             with pytest.raises(bs.InputError, match=r"no\.npz cannot be read as \.npz") as raised:
-                load_model(tmp_path / "no.npz")
+                load_model(str(tmp_path / "no.npz"))
             assert "pickle" not in str(raised.value)
         with zipfile.ZipFile(tmp_path / "no.npz", "w") as file:
             file.writestr("readme.txt", "nothing")
         with pytest.raises(bs.InputError, match=r"readme\.txt is no array"):
-            load_model(tmp_path / "no.npz")
+            load_model(str(tmp_path / "no.npz"))
 
 
 class TestGraph:
@@ -384,7 +384,7 @@ class TestLog:
 
     def test_spaces_after_commas(self, tmp_path):
         (tmp_path / "log.csv").write_text("state, reward, next_state\na, 1, b\nb, 2, end\n")
-        model = load_model(tmp_path / "log.csv", discount=0.5)
+        model = load_model(str(tmp_path / "log.csv"), discount=0.5)
         assert model.names == ("a", "b")
         np.testing.assert_allclose(model.mrp.value, [2.0, 2.0])
 
@@ -404,7 +404,7 @@ class TestLog:
     def test_lines_that_are_alike_say_nothing_of_the_spread(self, tmp_path):
         """As docs/models.md warns."""
         (tmp_path / "log.csv").write_text("state,reward,next_state\na,1,b\nb,2,\nb,2,\nc,0,\nc,9,\n")
-        log = load_log(tmp_path / "log.csv")
+        log = load_log(str(tmp_path / "log.csv"))
         rng = np.random.default_rng(0)
         drawn = np.array([log.resampled(rng, 0.5).mrp.value for _ in range(20)])
         assert np.ptp(drawn, axis=0).tolist() == [0.0, 0.0, 9.0]
