@@ -205,6 +205,7 @@ def test_compare(capsys, tmp_path):
     assert matplotlib.image.imread(tmp_path / "sutton_barto18.png").std() > 0.01
 
 
+@pytest.mark.slow
 def test_compare_shows_a_table_and_a_sweep(capsys, tmp_path):
     assert main(["compare", "directed_chain", "--num", "4", "--sweep", "3", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
@@ -219,6 +220,7 @@ def test_reproduce_lists_all_figures(capsys):
     assert set(EXPERIMENTS) <= set(shown)
 
 
+@pytest.mark.slow
 def test_reproduce_shows_claims_and_where_things_are(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "runs" / "quick" / "fig2"

@@ -47,7 +47,7 @@ def watched(setup):
     return shown, taken
 
 
-@pytest.fixture(scope="module", params=["breakout", "space_invaders"])
+@pytest.fixture(scope="module", params=["breakout", pytest.param("space_invaders", marks=pytest.mark.slow)])
 def played(request):
     """A game that ends, in frames that ALE makes; and one that is cut off, with large rewards, in exact frames."""
     exact = request.param == "space_invaders"
@@ -128,6 +128,7 @@ def test_updates_and_frames_are_in_the_papers_ratio(played):
     assert setup.config.iterations * setup.config.loop.steps * 4 == setup.config.frames - 4 * 400
 
 
+@pytest.mark.slow
 def test_frames_are_counted_as_such(tmp_path, monkeypatch):
     monkeypatch.setattr(atari, "MAX_FRAMES", 1_000)
     options = ATARI | {"num": 21, "frames": 4_800, "records": 5, "evaluations": 1, "evaluation_frames": 4_400}

@@ -1,6 +1,7 @@
 """The page itself: who can reach it, what it takes, and what it shows in a browser."""
 
 import contextlib
+import functools
 import json
 import re
 import shutil
@@ -25,7 +26,9 @@ from bellsketch.explore import server
 def start():
     """The command in another process, and where its page is."""
     command = [sys.executable, "-m", "bellsketch", "explore", "--port", "0", "--no-browser"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # Ctrl-C ends it even if these tests run in the background of a shell, where it is ignored.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heard)
     return child, re.search(r"http://127\.0\.0\.1:\d+", child.stdout.readline()).group()
 
 
@@ -145,7 +148,8 @@ class TestReach:
         assert not inner.state.session_manager.include_code
 
 
-@pytest.mark.parametrize("wait", [2.5, pytest.param(0.2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [2.5, 0.2])
 def test_interrupted(wait):
     """With a page open, at work or not: it ends at once and without complaint."""
     with driven_page() as page:

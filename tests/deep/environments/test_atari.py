@@ -159,6 +159,7 @@ def test_an_episode_that_is_cut_off_goes_on_in_what_is_learnt(monkeypatch):
     np.testing.assert_array_equal(np.array([step.first for step in steps])[1:], ended[:-1])
 
 
+@pytest.mark.slow
 def test_all_games():
     assert len(set(GAMES)) == 57
     for name in GAMES:

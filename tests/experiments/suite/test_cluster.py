@@ -64,6 +64,7 @@ def checkpoint(path):
 
 
 class TestNodeThatDies:
+    @pytest.mark.slow
     def test_costs_at_most_what_came_after_the_last_checkpoint(self, nodes, tmp_path):
         directory = SuiteDirectory(tmp_path / "suite", suite())
         claimed = directory.claim()
@@ -98,6 +99,7 @@ class TestNodeThatDies:
 
 
 class TestJobThatFails:
+    @pytest.mark.slow
     def test_is_tried_twice_and_reported_and_the_rest_go_on(self, nodes, tmp_path):
         bad = {"agent": "sketch_dqn", "name": "bad", "rewards": [0.0], "return_low": 0.0, "return_high": 1.0}
         directory = SuiteDirectory(tmp_path / "suite", suite(tiny.OPTIONS, seeds=1, settings=[bad]))

@@ -45,6 +45,7 @@ class TestStatus:
         assert states(directory) == ["waiting"] * 3
         assert not directory.is_driven()
 
+    @pytest.mark.slow
     def test_from_the_directory_alone(self, directory):
         directory.claim().release()
         done, failed, running = directory.jobs
