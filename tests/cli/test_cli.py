@@ -7,6 +7,7 @@ import subprocess
 
 import matplotlib.image
 import numpy as np
+import pandas as pd
 import pytest
 
 import bellsketch as bs
@@ -68,6 +69,23 @@ reward = 1
 [states.deal.actions.bold]
 reward = { values = [0, 3] }
 """
+
+
+def test_distributions_as_a_file(tmp_path, capsys):
+    file = tmp_path / "new" / "returns.csv"
+    assert main(["solve", "tree", "--num-features", "20", "--distributions", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    table = pd.read_csv(file)
+    assert (table["probability"] > 0).all()
+    by_state = table.assign(part=table["return"] * table["probability"]).groupby("state")[["probability", "part"]].sum()
+    np.testing.assert_allclose(by_state["probability"], 1.0, atol=1e-6)
+    np.testing.assert_allclose(by_state["part"], found["mean"], atol=1e-2)
+
+
+def test_a_picture_of_no_kind_is_an_error_before_anything_is_computed(tmp_path, capsys):
+    assert main(["solve", "nowhere.toml", "--plot", str(tmp_path / "x.foo")]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "its ending says what kind of picture it is; choose one of" in error
 
 
 def test_the_best_policy_is_shown(capsys, tmp_path):

@@ -62,6 +62,13 @@ class TestNumbers:
         view = look(Settings("cycle", "gaussian", 8))
         assert view.embedding_errors.max() <= view.certificate.bound
 
+    def test_what_the_truth_is_off_by_is_no_error(self):
+        """Polynomials are exact here, and the truth is on a grid: it is off by more than the bound."""
+        view = look(Settings("loopy_fork", "polynomial", 8))
+        assert view.problem.truth.method == "grid"
+        assert view.certificate.bound < view.embedding_errors.max() < view.resolution
+        assert view.numbers()["largest embedding error ‖U − U^π‖"] == "below 1e-06, what the truth is off by"
+
 
 class TestFeatures:
     def test_defaults_are_those_of_the_library(self):

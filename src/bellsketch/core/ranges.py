@@ -34,6 +34,10 @@ class ReturnRange:
         """Widen both ends by ``margin`` times the width."""
         return ReturnRange(self.low - margin * self.width, self.high + margin * self.width)
 
+    def hull(self, other: "ReturnRange") -> "ReturnRange":
+        """The least interval that contains both."""
+        return ReturnRange(min(self.low, other.low), max(self.high, other.high))
+
     def points(self, num: int) -> Float[np.ndarray, " n"]:
         """``num`` evenly spaced points from end to end (the midpoint if there is only one)."""
         if num < 1:

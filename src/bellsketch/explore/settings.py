@@ -1,4 +1,4 @@
-"""What can be set on the page, and within which limits. Everything that comes from there passes through here."""
+"""What can be set on the page, and within which limits: whatever widgets hold passes through here."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from bellsketch.core.regression import Intercept
 from bellsketch.tabular.environments import NAMES
 
 MOST_FEATURES = 80
-"""With more, a change takes longer than a second."""
+"""More, and the page no longer answers at once."""
 SLOPES = (0.1, 10.0)
 """Factors of the default slope."""
 RIDGES = (1e-15, 1.0)

@@ -34,8 +34,8 @@ BACKUPS = 60
 """Of a path: γ⁶⁰ is 0.002."""
 FAR = 20.0
 """A path is cut where it is so many times larger than where it starts and should lead."""
-ATOMS, GRID = 1e-13, 1e-6
-"""What the truth is off by: exact atoms, rounded; and on a grid, see docs/certificate.md."""
+EXACT, GRID = 1e-13, 1e-6
+"""What the truth is off by: rounding; and on a grid, see docs/certificate.md."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class View:
     @property
     def resolution(self) -> float:
         """Errors below this are the truth's own."""
-        return ATOMS if self.problem.truth.method == "atoms" else GRID
+        return GRID if self.problem.truth.method in ("grid", "monte carlo") else EXACT
 
     @functools.cached_property
     def certificate(self) -> Certificate:
@@ -103,7 +103,7 @@ class View:
             "spectral radius": f"{self.radius:.3f}",
             "directions the regression uses": f"{min((r.rank for r in reports), default=m)} of {m}",
             "largest error of a mean": f"{np.abs(solution.mean - self.problem.mrp.value).max():.1e}",
-            "largest embedding error ‖U − U^π‖": _at_least(float(self.embedding_errors.max()), self.resolution),
+            "largest embedding error ‖U − U^π‖": _or_below(float(self.embedding_errors.max()), self.resolution),
         }
         if self.imputed is not None:
             distances = (
@@ -138,7 +138,7 @@ class View:
         return [report for row in self.solution.coefficients.reports for report in row if report is not None]
 
 
-def _at_least(error: float, resolution: float) -> str:
+def _or_below(error: float, resolution: float) -> str:
     return f"{error:.1e}" if error > resolution else f"below {resolution:.0e}, what the truth is off by"
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from bellsketch.core.errors import InputError
-from bellsketch.tabular.control.evaluation import hull, reach
 from bellsketch.tabular.entropic import entropic_risk
 from bellsketch.tabular.models.log import Log
+from bellsketch.tabular.sampling import possible_reach
 from bellsketch.tabular.solve import Solution, solve
 
 LEVEL = 0.95
@@ -86,7 +86,8 @@ def bootstrap_answers(
     found = []
     for done in range(num):
         model = log.resampled(rng, solution.mrp.discount).mrp
-        again = solve(model, return_range=hull(solution.return_range, reach(model)), **solution.settings)
+        span = solution.return_range.hull(possible_reach(model))
+        again = solve(model, return_range=span, **solution.settings)
         found.append(answers(again, questions))
         report(done + 1, num)
     tail = 100 * (1 - LEVEL) / 2

@@ -141,6 +141,19 @@ def estimate_return_range(key: jax.Array, mrp: MRP, num_rollouts: int | None = N
         num_rollouts = min(PAPER_ROLLOUTS, affordable) if num_rollouts is None else num_rollouts
         returns = sample_returns(key, mrp, num_rollouts)
         low, high = float(returns.min()), float(returns.max())
+    return _interval(mrp, low, high)
+
+
+def possible_reach(mrp: MRP) -> ReturnRange:
+    """Mean ± 4.5 standard deviations over all states, within what is possible, and 0 if the model terminates."""
+    least, greatest = mrp.return_bounds
+    spread = NORMAL_REACH * np.sqrt(mrp.return_variance)
+    low = float(np.maximum(mrp.value - spread, least).min())
+    high = float(np.minimum(mrp.value + spread, greatest).max())
+    return _interval(mrp, low, high)
+
+
+def _interval(mrp: MRP, low: float, high: float) -> ReturnRange:
     if mrp.terminates:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-6 * max(abs(low), abs(high)):  # one deterministic return: any interval around it will do

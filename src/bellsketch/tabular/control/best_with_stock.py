@@ -14,12 +14,12 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.risk import Criterion, CVaR, as_criterion
-from bellsketch.tabular.control.evaluation import reach
 from bellsketch.tabular.control.policy_iteration import policy_iteration
 from bellsketch.tabular.control.stock import MAX_STATES, StockMDP, with_stock
 from bellsketch.tabular.mdp import MDP
 from bellsketch.tabular.model_input import TERMINAL
 from bellsketch.tabular.mrp import MRP
+from bellsketch.tabular.sampling import possible_reach
 from bellsketch.tabular.solve import Solution, solve
 
 REST_ATOMS = 32
@@ -61,7 +61,7 @@ class StockControl:
         mrp = self.model.mdp.mrp(self.policy)
         reached = np.sort(breadth_first_order(mrp.transitions, 0, return_predecessors=False))
         restricted = _restricted(mrp, reached)
-        return solve(restricted, num_features=self.num_features, return_range=reach(restricted))
+        return solve(restricted, num_features=self.num_features, return_range=possible_reach(restricted))
 
     @functools.cached_property
     def distribution(self) -> AtomicDistribution:

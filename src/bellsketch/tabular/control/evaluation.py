@@ -17,9 +17,7 @@ from bellsketch.core.readout import CriterionReadout, fit_criterion
 from bellsketch.core.risk import Criterion, ExponentialUtility, as_criterion
 from bellsketch.tabular.fixed_point import fixed_point
 from bellsketch.tabular.mdp import MDP
-from bellsketch.tabular.mrp import MRP
 from bellsketch.tabular.operator import AffineOperator
-from bellsketch.tabular.sampling import NORMAL_REACH
 from bellsketch.tabular.sketch import sketch_operator
 from bellsketch.tabular.solve import READOUT_TOLERANCE, Solution
 
@@ -130,22 +128,3 @@ def _check_aversion(aversion: float, return_range: ReturnRange) -> None:
             f" utility:{np.floor(largest / digit) * digit:.2g} in size, or use best_with_stock, which needs no sketch"
             " to choose"
         )
-
-
-def reach(mrp: MRP) -> ReturnRange:
-    """Mean ± 4.5 standard deviations over all states, and 0 if the model terminates, within what is possible."""
-    least, greatest = mrp.return_bounds
-    spread = NORMAL_REACH * np.sqrt(mrp.return_variance)
-    low = float(np.maximum(mrp.value - spread, least).min())
-    high = float(np.minimum(mrp.value + spread, greatest).max())
-    if mrp.terminates:
-        low, high = min(low, 0.0), max(high, 0.0)
-    if high - low <= 1e-6 * max(abs(low), abs(high), 1e-300):
-        pad = max(abs(low), 1.0) / 2
-        low, high = low - pad, high + pad
-    return ReturnRange(low, high)
-
-
-def hull(a: ReturnRange, b: ReturnRange) -> ReturnRange:
-    """The least interval that contains both."""
-    return ReturnRange(min(a.low, b.low), max(a.high, b.high))

@@ -13,8 +13,9 @@ from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.risk import MEAN, Criterion
-from bellsketch.tabular.control.evaluation import Evaluator, Settings, hull, make_evaluator, reach
+from bellsketch.tabular.control.evaluation import Evaluator, Settings, make_evaluator
 from bellsketch.tabular.mdp import MDP
+from bellsketch.tabular.sampling import possible_reach
 from bellsketch.tabular.solve import Solution
 
 WASTEFUL = 2.0
@@ -98,7 +99,7 @@ def policy_iteration(
         span = return_range if isinstance(return_range, ReturnRange) else ReturnRange(*return_range)
         return _iterate(mdp, criterion, current, span, settings, max_iterations)
     found = _iterate(mdp, criterion, current, None, settings, max_iterations)
-    if found.evaluator.return_range.width > WASTEFUL * reach(mdp.pairs(found.policy)).width:
+    if found.evaluator.return_range.width > WASTEFUL * possible_reach(mdp.pairs(found.policy)).width:
         found = _iterate(mdp, criterion, found.policy, None, settings, max_iterations)
     return found
 
@@ -107,11 +108,11 @@ def _iterate(
     mdp: MDP, criterion: Any, current: np.ndarray, given: ReturnRange | None, settings: Settings, max_iterations: int
 ) -> Control:
     """Policy iteration over a given range, or over one that grows with the policies that are met."""
-    span = reach(mdp.pairs(current)) if given is None else given
+    span = possible_reach(mdp.pairs(current)) if given is None else given
     evaluator = make_evaluator(mdp, criterion, span, settings)
     met: dict[bytes, Control] = {}
     for iteration in range(1, max_iterations + 1):
-        needed = span if given is not None else hull(span, reach(mdp.pairs(current)))
+        needed = span if given is not None else span.hull(possible_reach(mdp.pairs(current)))
         if needed != span:  # what was found with narrower features does not count
             span, met = needed, {}
             evaluator = make_evaluator(mdp, criterion, span, settings)
