@@ -187,9 +187,10 @@ def test_no_transition_leads_from_one_into_the_other(unsaved):
 
 def test_a_run_goes_on_with_new_episodes(tmp_path):
     setup = toy("Locked-v0", frames=400, records=3, evaluations=0)
-    directory = TrainingDirectory(tmp_path, setup.config, seconds=0.0)
+    directory = TrainingDirectory(tmp_path, setup.config, seconds=1e9)
+    progress = [next(stream) for stream in [training(setup, directory)] for _ in range(2)]
     with pytest.warns(bs.BellsketchWarning, match="cannot be saved"):
-        progress = [next(stream) for stream in [training(setup, directory)] for _ in range(2)]
+        directory.checkpoint(setup, progress[1].state, now=True)
     directory.release()
     with pytest.warns(bs.BellsketchWarning, match="cannot be saved"):
         run = run_training(toy("Locked-v0", frames=400, records=3, evaluations=0), tmp_path, progress=False)
