@@ -99,7 +99,7 @@ def test_distributions_means_and_seeds(name, method):
 
 
 @pytest.mark.parametrize("method", ROWS)
-@environments(quick=["loopy_fork_gaussian"])
+@environments(quick=["loopy_fork"])
 def test_jit_is_eager_and_vmap_is_a_loop(name, method):
     row = ROWS[method]
     algorithm = row.make(model(name), row.num, return_range(name))

@@ -393,7 +393,7 @@ class TestLog:
         solution = bs.solve(found.model(0.9).mrp, num_features=30)
         truth = by_hand(10.0, 0.2)
         order = [found.names.index(name) for name in ("working", "broken")]
-        low, high = bootstrap_answers(found, solution, num=60)
+        low, high = bootstrap_answers(found, solution, num=30)
         table = answers(solution)
         for column, exact in (("mean", truth.value), ("sd", np.sqrt(truth.return_variance))):
             assert np.all(low[column].to_numpy()[order] < exact)
