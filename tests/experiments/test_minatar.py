@@ -122,7 +122,9 @@ class TestClaims:
         [
             ({}, set()),
             ({"none": 0.6}, {"constant-crucial"}),
-            ({"none": 1.0}, {"constant-crucial", "constant-helps"}),
+            ({"none": 0.95}, {"constant-crucial", "constant-helps"}),
+            ({"none": 1.1}, {"constant-crucial", "constant-helps", "intercept-helps"}),
+            ({"none": 1.1, "constant": 1.3}, {"constant-crucial", "intercept-helps", "free-intercept"}),
             ({"constant": 1.2}, {"free-intercept"}),
             ({"tanh": 1.1}, {"sigmoid-best"}),
             ({"gaussian": 1.1}, {"sigmoid-best", "above-gaussian"}),
@@ -132,7 +134,19 @@ class TestClaims:
     def test_variants(self, changes, false):
         claims = verdicts(minatar_ablation, variants(**changes))
         assert {name for name, claim in claims.items() if not claim.holds} == false
-        assert len(claims) == 6
+        assert len(claims) == 7
+
+    def test_evaluations_are_told_and_do_not_decide(self):
+        """Last networks of the base that are worse than those without an intercept."""
+        records = variants()
+        worse = (records["variant"] == "base") & (records["kind"] == "evaluation")
+        records.loc[worse, "mean_return"] /= 20
+        claim = verdicts(minatar_ablation, records)["intercept-helps"]
+        assert claim.holds
+        found = claim.detail.split("of evaluations: ")[1]
+        expected = minatar_ablation.COMPARISON.contrast(records, np.subtract, "base", "none", kind="evaluation")
+        assert found == str(expected)
+        assert expected.high < 0
 
     def test_details_have_the_interval(self):
         claim = verdicts(minatar, agents())["above-c51"]
@@ -151,7 +165,8 @@ class TestClaims:
         records = results("agent", {"dqn": 1.0, "sketch_dqn": 1.1}, ("Breakout",), seeds=2)
         assert set(verdicts(minatar, records)) == {"above-dqn", "all-learn"}
         records = results("variant", {"base": 1.0, "constant": 0.9, "none": 0.1}, ("Breakout",), seeds=2)
-        assert set(verdicts(minatar_ablation, records)) == {"constant-helps", "constant-crucial", "free-intercept"}
+        found = set(verdicts(minatar_ablation, records))
+        assert found == {"constant-helps", "constant-crucial", "intercept-helps", "free-intercept"}
 
     @pytest.mark.parametrize(("module", "records"), [(minatar, agents()), (minatar_ablation, variants())])
     def test_they_fit_into_a_table(self, module, records):

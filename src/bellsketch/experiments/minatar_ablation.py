@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from bellsketch.experiments.claims import OURS, Claim, Claimant
 from bellsketch.experiments.deep_comparison import NEEDS, Comparison, Contender, Settings, games, panels
 from bellsketch.experiments.experiment import Experiment
+from bellsketch.experiments.statistics import Estimate
 
 WHERE = "App. Deep RL implementation details, Feature map, of Atari"
 SWEEP = "App. Extended Atari results, of Atari"
@@ -16,6 +17,8 @@ AS_WELL = 0.9
 """The share of a score that counts as the same."""
 FAMILIES = ("gaussian", "tanh", "erf")
 """Those that the paper tried beside the sigmoid."""
+KINDS = ("training", "evaluation")
+"""Returns that decide a claim, and those that are told beside them."""
 
 
 def _variant(label: str, colour: str, **options: object) -> Contender:
@@ -61,6 +64,12 @@ def claims(records: pd.DataFrame) -> list[Claim]:
     found = []
     if {"constant", "none"} <= set(there):
         found += _constant(records, claim)
+    if {"base", "none"} <= set(there):
+        found.append(
+            claim(
+                "intercept-helps", "A free intercept improves performance", *_difference(records, "base", "none"), OURS
+            )
+        )
     if {"base", "constant"} <= set(there):
         found.append(
             claim(
@@ -85,7 +94,10 @@ def claims(records: pd.DataFrame) -> list[Claim]:
 
 
 def _constant(records: pd.DataFrame, claim: Claimant) -> list[Claim]:
-    half = COMPARISON.contrast(records, lambda none, constant: none - constant / 2, "none", "constant")
+    half, evaluated = (
+        COMPARISON.contrast(records, lambda none, constant: none - constant / 2, "none", "constant", kind=kind)
+        for kind in KINDS
+    )
     return [
         claim(
             "constant-helps",
@@ -98,13 +110,17 @@ def _constant(records: pd.DataFrame, claim: Claimant) -> list[Claim]:
             half.end("<"),
             "<",
             0.0,
-            f"upper end of the interquartile mean without the constant, minus half of that with it: {half}",
+            f"upper end of the interquartile mean without the constant, minus half of that with it: {half}; of"
+            f" evaluations: {evaluated}",
         ),
     ]
 
 
 def _families(records: pd.DataFrame, claim: Claimant, families: list[str]) -> list[Claim]:
-    gaps = {name: COMPARISON.contrast(records, operator.sub, "base", name) for name in families}
+    gaps, evaluated = (
+        {name: COMPARISON.contrast(records, operator.sub, "base", name, kind=kind) for name in families}
+        for kind in KINDS
+    )
     closest = min(gaps, key=lambda name: gaps[name].low)
     found = [
         claim(
@@ -113,8 +129,8 @@ def _families(records: pd.DataFrame, claim: Claimant, families: list[str]) -> li
             gaps[closest].end(">"),
             ">",
             0.0,
-            f"least lower end of a difference of interquartile means, {closest}; "
-            + "; ".join(f"{name}: {gap}" for name, gap in gaps.items()),
+            f"least lower end of a difference of interquartile means, {closest}; {_listed(gaps)}; of evaluations:"
+            f" {_listed(evaluated)}",
         )
     ]
     if "gaussian" in families:
@@ -129,13 +145,16 @@ def _families(records: pd.DataFrame, claim: Claimant, families: list[str]) -> li
     return found
 
 
+def _listed(gaps: dict[str, Estimate]) -> str:
+    return "; ".join(f"{name}: {gap}" for name, gap in gaps.items())
+
+
 def _difference(
     records: pd.DataFrame, first: str, second: str, relation: str = ">", share: float = 1.0
 ) -> tuple[float, str, float, str]:
     """Measured, relation, threshold and detail of a claim that one variant is better than (a share of) another."""
     gap, evaluated = (
-        COMPARISON.contrast(records, lambda one, other: one - share * other, first, second, kind=kind)
-        for kind in ("training", "evaluation")
+        COMPARISON.contrast(records, lambda one, other: one - share * other, first, second, kind=kind) for kind in KINDS
     )
     words = f"lower end of the difference of interquartile means: {gap}; of evaluations: {evaluated}"
     return gap.end(relation), relation, 0.0, words
