@@ -20,15 +20,15 @@ import tiny
 from bellsketch.cli import COMMANDS, main
 from bellsketch.cli.training import Running
 from bellsketch.deep.config import (
-    PRESETS,
     AgentConfig,
-    AtariConfig,
     EvaluationConfig,
+    HostConfig,
     LearnerConfig,
     LoopConfig,
     ReturnsConfig,
 )
 from bellsketch.deep.loops.fused import FusedRunner
+from bellsketch.deep.presets import PRESETS
 from bellsketch.deep.run import load_run
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
@@ -329,7 +329,7 @@ class TestHelp:
         command = bellsketch.cli._load(name)
         kinds = [command]
         if name == "train":
-            kinds += [AgentConfig, LearnerConfig, LoopConfig, AtariConfig, EvaluationConfig, ReturnsConfig]
+            kinds += [AgentConfig, LearnerConfig, LoopConfig, HostConfig, EvaluationConfig, ReturnsConfig]
         if name in ("train", "resume"):
             kinds += [Running]
         for kind in kinds:
@@ -342,7 +342,7 @@ class TestHelp:
             "options",
             "learner",
             "loop",
-            "atari",
+            "host",
             "evaluation",
             "returns",
         }

@@ -148,8 +148,21 @@ def test_summaries():
     summaries = {name: make_agent(name, AgentConfig(21), RETURNS, 0.9).summary for name in AGENTS if name != "dqn"}
     assert summaries["c51"] == "probabilities of 21 atoms on [-1, 1]"
     assert summaries["qr_dqn"] == "21 quantiles"
-    assert summaries["sketch_dqn"].startswith("21 sigmoid features on [-1.4, 1.4], slope 10, 3 rewards, free form")
+    assert summaries["sketch_dqn"].startswith(
+        "21 sigmoid features with anchors in [-1.8, 1.8], slope 10, regressed on [-1.4, 1.4], 3 rewards, free form"
+    )
     assert "largest regression error 3.4e-03, largest norm" in summaries["sketch_dqn"]
+
+
+def test_an_interval_that_is_given_is_meant():
+    """Beside rewards that are listed: others in it have coefficients too."""
+    listed = Returns(-1.0, 1.0, (0.0, 1.0), (-1.0, 1.0))
+    alone, both = (
+        make_agent("sketch_dqn", AgentConfig(21), r, 0.9) for r in (listed, dataclasses.replace(listed, between=True))
+    )
+    reward, discount = jnp.array([-1.0, 0.5]), jnp.array([0.9, 0.9])
+    assert alone.unknown_rewards(reward, discount).all()
+    assert not both.unknown_rewards(reward, discount).any()
 
 
 def test_the_norm_is_that_of_the_coefficients():
@@ -192,9 +205,11 @@ def test_bad_input():
 def test_a_utility_that_cannot_be_read_off():
     """Rather than NaN, of which the greedy action is always the first; or numbers far from it, without a word."""
     wide = Returns(0.0, 100.0, (1.0,), (1.0, 1.0))
-    for name, words in (("sketch_dqn", "too large for single precision"), ("c51", "overflows at a return of 18")):
-        with pytest.raises(bs.InputError, match=words):
+    for name in set(AGENTS) - {"dqn"}:
+        with pytest.raises(bs.InputError, match="overflows at a return of 100"):
             make_agent(name, AgentConfig(), wide, 0.99, ExponentialUtility(-5.0))
+    with pytest.raises(bs.InputError, match="too large for single precision where returns reach"):
+        make_agent("sketch_dqn", AgentConfig(), wide, 0.99, ExponentialUtility(-0.85))
     with pytest.warns(bs.BellsketchWarning, match="mean readout error"):
         make_agent("sketch_dqn", AgentConfig(51), wide, 0.99, ExponentialUtility(0.5))
     with pytest.raises(bs.InputError, match=r"discount=1\.5"):

@@ -11,6 +11,7 @@ import pytest
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
+from bellsketch.deep import run_directory
 from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.run import run_training
@@ -250,6 +251,46 @@ class TestBeside:
         rows = [row for p in stream for row in p.evaluations]
         directory.release()
         pd.testing.assert_frame_equal(pd.DataFrame(rows), expected)
+
+    def test_one_that_a_crash_interrupts_is_made_again(self, monkeypatch, tmp_path):
+        """Whether or not it was done when the run was killed; and where they never stop, checkpoints go on."""
+        options = {"frames": 400, "records": 4, "evaluations": 4}
+        whole = run_training(toy("CutOff-v0", **options), tmp_path / "whole", progress=False)
+        monkeypatch.setattr(run_directory, "COPIES_APART", 0.0)
+        saved = {}
+        for done in (False, True):
+            setup, out = toy("CutOff-v0", **options), tmp_path / str(done)
+            with monkeypatch.context() as patch:
+                go = self.slow(setup, patch)
+                directory = TrainingDirectory(out, setup.config, seconds=0.0)
+                stream = training(setup, directory)
+                for _ in range(2):
+                    next(stream)
+                    directory._wait()
+                go.set()
+                if done:  # the next record finds it done, and is lost
+                    monkeypatch.setattr(directory, "checkpoint", lambda *_, **__: None)
+                    next(stream)
+                stream.close()
+                directory.release()
+            saved[done] = Checkpoints(out / "checkpoints").steps()[-1]
+            run = run_training(toy("CutOff-v0", **options), out, progress=False)
+            for name in ("records", "evaluations"):
+                pd.testing.assert_frame_equal(getattr(run, name), getattr(whole, name))
+        assert saved == dict.fromkeys((False, True), whole.records["frames"][1])
+
+    def test_on_the_device_of_the_run(self, monkeypatch):
+        setup, seen = toy("CutOff-v0", frames=200, records=1, evaluations=1), []
+        evaluate = type(setup.runner).evaluate
+
+        def watch(*given):
+            seen.append(jax.config.jax_default_device)
+            return evaluate(*given)
+
+        monkeypatch.setattr(type(setup.runner), "evaluate", watch)
+        with jax.default_device(jax.devices("cpu")[0]):
+            list(training(setup))
+        assert seen == [jax.devices("cpu")[0]]
 
     def test_what_goes_wrong_in_it_ends_the_run(self, monkeypatch):
         setup = toy("CutOff-v0", frames=400, records=6, evaluations=2)

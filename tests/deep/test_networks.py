@@ -6,10 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bellsketch.deep.agents.iqn import QuantileNetwork
 from bellsketch.deep.networks import GRID, SCREEN, SMALL_SCREEN, VECTOR, HeadedTorso, Torso, TorsoOptions, layers_for
 
 KEY = jax.random.key(0)
 PLAIN = TorsoOptions()
+
+pytestmark = pytest.mark.usefixtures("quick_compiles")
 
 
 def convolved(torso, image):
@@ -57,6 +60,37 @@ def test_the_published_network():
     """Mnih et al., 2015: as many parameters as is known of it, for four actions."""
     network = HeadedTorso(KEY, (84, 84, 4), 4, 1, PLAIN)
     assert sum(x.size for x in jax.tree.leaves(eqx.filter(network, eqx.is_array))) == 1_686_180
+
+
+class TestQuantiles:
+    """Of IQN."""
+
+    def test_the_published_network(self):
+        """DQN's, and an embedding of 64 cosines that is as wide as the output of the convolutions."""
+        network = QuantileNetwork(KEY, (84, 84, 4), 4, 64, PLAIN)
+        assert sum(x.size for x in jax.tree.leaves(eqx.filter(network, eqx.is_array))) == 1_686_180 + 65 * 3_136
+
+    @pytest.mark.parametrize("shape", [(10, 10, 2), (5,)])
+    def test_dense_layers_see_each_level(self, shape):
+        network = QuantileNetwork(KEY, shape, 3, 8, PLAIN)
+        observation = jnp.float32(np.random.default_rng(0).normal(size=shape))
+        levels = jnp.array([0.1, 0.5, 0.9])
+        torso = network.torso
+        *inner, outer = torso.layers
+        inside = convolved(eqx.tree_at(lambda t: t.layers, torso, tuple(inner)), observation)
+        for n, level in enumerate(levels):
+            cosines = np.cos(np.pi * np.arange(1, 9) * level)
+            embedded = np.maximum(network.embedding.weight @ cosines + network.embedding.bias, 0)
+            features = np.maximum(outer.weight @ (inside * embedded) + outer.bias, 0)
+            expected = network.head.weight @ features + network.head.bias
+            np.testing.assert_allclose(network(observation, levels)[:, n], expected, rtol=1e-4, atol=1e-5)
+
+    def test_half_precision(self):
+        levels = jnp.linspace(0.1, 0.9, 5)
+        whole, half = (QuantileNetwork(KEY, (10, 10, 2), 3, 8, TorsoOptions(bfloat16=b)) for b in (False, True))
+        found, expected = (network(jnp.ones((10, 10, 2)), levels) for network in (half, whole))
+        assert found.dtype == jnp.float32
+        assert 0 < np.abs(found - expected).max() < 0.02 * np.abs(expected).max()
 
 
 def test_bytes_of_screens_are_fractions_and_cells_are_not():

@@ -17,15 +17,14 @@ import toy_environments  # noqa: F401, registers them
 from bellsketch.deep import trackers
 from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.config import (
-    PRESETS,
     AgentConfig,
     EvaluationConfig,
     LearnerConfig,
     LoopConfig,
     TrainingConfig,
-    preset_for,
 )
 from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.presets import PRESETS, preset_for
 from bellsketch.deep.progress import describe, progress_line
 from bellsketch.deep.run import make_config, run_training, train
 from bellsketch.deep.setup import check_memory, set_up
@@ -280,6 +279,21 @@ class TestConfig:
         config = tiny.config("sketch_dqn", rewards=(0.0, 1.0), reward_interval=(-1.0, 1.0))
         assert TrainingConfig.from_plain(config.plain()) == config
 
+    def test_lists_and_numbers_of_numpy(self):
+        given = {"rewards": [0.0, 1.0], "frames": np.int64(2_000), "learning_rate": np.float32(0.5)}
+        config = make_config("dqn", "Catch-bsuite", **given)
+        assert (config.returns.rewards, config.frames, config.learner.learning_rate) == ((0.0, 1.0), 2_000, 0.5)
+        assert TrainingConfig.from_plain(config.plain()) == config
+
+    def test_options_of_an_environment(self):
+        options = ("map_name=8x8", "is_slippery=false")
+        setup = tiny.setup("dqn", "FrozenLake-v1", environment_options=options)
+        assert setup.config.host.arguments == {"map_name": "8x8", "is_slippery": False}
+        assert setup.runner.loop.space.observation_shape == (64,)
+        setup.runner.init(setup.keys)
+        assert not setup.runner.environments._vector.envs[0].unwrapped.is_slippery
+        setup.runner.close()
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -300,6 +314,15 @@ class TestConfig:
             ({"evaluation_epsilon": -0.1}, "evaluation_epsilon"),
             ({"evaluations": -1}, "evaluations=-1"),
             ({"learning_rate": float("nan")}, "learning_rate=nan"),
+            ({"learning_rate": float("inf")}, "learning_rate=inf: must be positive, and finite"),
+            ({"frames": 1e4}, r"frames=10000\.0: pass a whole number"),
+            ({"frames": 2**31}, r"frames=2,147,483,648: a run has at most 2,147,483,6\d\d"),
+            ({"seeds": 2.0}, r"seeds=2\.0: pass a whole number"),
+            ({"records": "10"}, "records='10': pass a whole number"),
+            ({"risk": 3}, "risk=3: pass a text"),
+            ({"learner": 3}, r"learner=3: pass LearnerConfig\(…\)"),
+            ({"threads": -1}, "threads=-1: must not be negative"),
+            ({"environment_options": ("map_name",)}, "environment_options='map_name': write NAME=VALUE"),
             ({"learning_rate_final": 1.0}, r"learning_rate_final=1\.0: must lie in \[0, learning_rate=0\.001\]"),
             ({"num": 0}, "num=0"),
             ({"num_steps": 0}, "num_steps=0"),
@@ -317,6 +340,15 @@ class TestConfig:
             ({"environment": "Catch-bsuit"}, "Did you mean 'Catch-bsuite'"),
             ({"risk": "cvar:0.1"}, "DQN knows means only"),
             ({"features": "gaussian"}, "features='gaussian': dqn has no such option"),
+            ({"exact": True}, "exact=True: is for games of Atari, not for 'Catch-bsuite'; leave it out"),
+            ({"small": True}, r"small=True: networks for observations of shape \(10, 5\) are small already"),
+            ({"asynchronous": True}, "asynchronous=True: is for Gymnasium's environments"),
+            ({"environment_options": ("a=1",)}, "environment_options=.'a': 1.: is for Gymnasium's environments"),
+            ({"environment": "pong", "environment_options": ("a=1",)}, "environment_options.* is for Gymnasium's"),
+            (
+                {"environment": "FrozenLake-v1", "environment_options": ("mapname=8x8",)},
+                "environment_options=.'mapname': '8x8'.: 'FrozenLake-v1' does not take them .*unexpected",
+            ),
         ],
     )
     def test_what_does_not_exist(self, options, message):

@@ -1,6 +1,7 @@
 """``bellsketch evaluate``."""
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bellsketch.cli.devices import on_device
+from bellsketch.cli.pictures import check_picture
 from bellsketch.core.errors import InputError
 from bellsketch.deep.pictures import plot_moment
 from bellsketch.deep.playing import moments
@@ -44,6 +46,10 @@ class Evaluate:
     """Print one JSON object instead of a table."""
 
     def __call__(self) -> None:
+        if self.at_step < 0:
+            raise InputError(f"at_step={self.at_step}: steps are counted from 0")
+        if self.distributions is not None:
+            check_picture("distributions", self.distributions)
         with on_device(self.device):
             run = load_run(self.run)
             played = run.evaluate(self.episodes, seed=self.seed, epsilon=self.epsilon)
@@ -87,7 +93,8 @@ class Evaluate:
         }
 
     def _draw(self, run: Run, path: Path) -> None:
-        shown = next((m for i, m in enumerate(moments(run, seed=self.seed)) if i == self.at_step), None)
+        played = moments(run, seed=self.seed, max_steps=self.at_step + 1)
+        shown = next(itertools.islice(played, self.at_step, None), None)
         if shown is None:
             raise InputError(f"at_step={self.at_step}: the episode ended before; choose an earlier step")
         figure = plot_moment(shown, (run.setup.returns.low, run.setup.returns.high))

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.markup import escape
 
+from bellsketch.cli.pictures import check_picture
 from bellsketch.core.errors import InputError
 from bellsketch.deep.curves import plot_runs
 from bellsketch.deep.run import load_curves
@@ -29,6 +30,7 @@ class Plot:
     def __call__(self) -> None:
         if not self.runs:
             raise InputError("runs: pass the directory of at least one run")
+        check_picture("out", self.out)
         figure = plot_runs([load_curves(run) for run in self.runs])
         self.out.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.out, dpi=130)

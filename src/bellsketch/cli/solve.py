@@ -12,7 +12,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import tyro
-from matplotlib.backend_bases import FigureCanvasBase
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,8 +19,8 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
+from bellsketch.cli.pictures import check_picture
 from bellsketch.core.distributions import AtomicDistribution
-from bellsketch.core.errors import InputError
 from bellsketch.core.regression import Intercept
 from bellsketch.experiments.evaluation import PAPER_JITTERS, Errors, evaluate, jittered_decoders
 from bellsketch.tabular.answers import Questions, answers, bootstrap_answers
@@ -101,9 +100,8 @@ class Solve:
     """Print one JSON object instead of a table."""
 
     def __call__(self) -> None:
-        if self.plot is not None and self.plot.suffix[1:] not in FigureCanvasBase.filetypes:
-            kinds = ", ".join(FigureCanvasBase.filetypes)
-            raise InputError(f"plot={self.plot}: its ending says what kind of picture it is; choose one of {kinds}")
+        if self.plot is not None:
+            check_picture("plot", self.plot)
         model = load_model(self.environment, discount=self.discount, policy=self.policy, risk=self.risk)
         mrp = model.mrp
         solution = solve(

@@ -9,14 +9,14 @@ import tyro
 from bellsketch.cli.training import Flat, Running
 from bellsketch.deep.config import (
     AgentConfig,
-    AtariConfig,
     EvaluationConfig,
+    HostConfig,
     LearnerConfig,
     LoopConfig,
     ReturnsConfig,
     TrainingConfig,
-    find_preset,
 )
+from bellsketch.deep.presets import find_preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Train:
     options: Annotated[AgentConfig, Flat] = dataclasses.field(default_factory=AgentConfig)
     learner: Annotated[LearnerConfig, Flat] = dataclasses.field(default_factory=LearnerConfig)
     loop: Annotated[LoopConfig, Flat] = dataclasses.field(default_factory=LoopConfig)
-    atari: Annotated[AtariConfig, Flat] = dataclasses.field(default_factory=AtariConfig)
+    host: Annotated[HostConfig, Flat] = dataclasses.field(default_factory=HostConfig)
     evaluation: Annotated[EvaluationConfig, Flat] = dataclasses.field(default_factory=EvaluationConfig)
     returns: Annotated[ReturnsConfig, Flat] = dataclasses.field(default_factory=ReturnsConfig)
 

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 SHOWN, NEAREST = 30, 10
 """Names that a message lists, at most; of more, those that are nearest."""
@@ -50,12 +51,18 @@ class ToleranceError(BellsketchError, ValueError):
 class MissingRewardError(BellsketchError, KeyError):
     """A reward has no Bellman coefficients. It never silently becomes another reward."""
 
+    batch: Any = None
+    """In training, the transitions that it was met in."""
+
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would print the message in quotes
 
 
 class DivergenceError(BellsketchError, ArithmeticError):
     """An iteration left the finite numbers."""
+
+    batch: Any = None
+    """In training, the transitions that it would have learnt from."""
 
 
 class BellsketchWarning(UserWarning):

@@ -3,6 +3,7 @@
 from bellsketch.deep.config import (
     AgentConfig,
     EvaluationConfig,
+    HostConfig,
     LearnerConfig,
     LoopConfig,
     ReturnsConfig,
@@ -13,6 +14,7 @@ from bellsketch.deep.run import Run, load_run, train
 __all__ = [
     "AgentConfig",
     "EvaluationConfig",
+    "HostConfig",
     "LearnerConfig",
     "LoopConfig",
     "ReturnsConfig",

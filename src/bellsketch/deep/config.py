@@ -5,14 +5,16 @@ import json
 import math
 import numbers
 import types
+from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from bellsketch.core.errors import InputError, UnknownNameError
-from bellsketch.core.ranges import GRID_MARGIN
-from bellsketch.deep.environments.games import GAMES
+import numpy as np
 
-LARGEST_SEED = 2**31 - 1
-"""JAX's integers have 32 bits."""
+from bellsketch.core.errors import InputError
+from bellsketch.core.ranges import GRID_MARGIN
+
+LARGEST = 2**31 - 1
+"""Seed and number of steps: JAX's integers have 32 bits."""
 
 
 KINDS: dict[Any, tuple[type, str]] = {
@@ -27,17 +29,24 @@ KINDS: dict[Any, tuple[type, str]] = {
 """What fields hold, and how it is called."""
 
 
-def check_kind(part: type, name: str, value: Any) -> None:
-    """Raise unless a value is of the kind that a field of a configuration holds."""
-    hint = get_type_hints(part)[name]
-    kinds = [KINDS[get_origin(h) or h] for h in (get_args(hint) if isinstance(hint, types.UnionType) else (hint,))]
-    if not any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind, _ in kinds):
-        raise InputError(f"{name}={value!r}: pass {' or '.join(word for _, word in kinds)}")
+def checked(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for fields of a configuration, if they are of the kinds that these hold; lists become tuples."""
+    hints, found = get_type_hints(part), {}
+    for name, value in values.items():
+        value = tuple(value) if isinstance(value, list) else value.item() if isinstance(value, np.generic) else value
+        hint = hints[name]
+        choices = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        kinds = [KINDS.get(get_origin(kind) or kind, (kind, f"{kind.__name__}(…)")) for kind in choices]
+        if not any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind, _ in kinds):
+            raise InputError(f"{name}={value!r}: pass {' or '.join(word for _, word in kinds)}")
+        found[name] = value
+    return found
 
 
-def _check_positive(config: Any, name: str) -> None:
-    if not getattr(config, name) > 0:
-        raise InputError(f"{name}={getattr(config, name)}: must be positive")
+def _check_positive(config: Any, *names: str) -> None:
+    for name in names:
+        if (value := getattr(config, name)) is not None and not 0 < value < math.inf:
+            raise InputError(f"{name}={value}: must be positive, and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +58,7 @@ class AgentConfig:
     huber: float | None = None
     """The error beyond which DQN's loss is linear; by default 1/20 of the width of returns, or 1 if that is larger."""
     features: str = "sigmoid"
-    """Feature family of a sketch."""
+    """Feature family of a sketch: sigmoid, gaussian, tanh or erf, or any other with values in [−1, 1]."""
     slope_factor: float = 1.0
     """Multiplies the family's default slope."""
     anchor_margin: float | None = None
@@ -103,8 +112,7 @@ class LearnerConfig:
     """Updates between copies to the target network."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "adam_epsilon", "max_gradient_norm", "target_period"):
-            _check_positive(self, name)
+        _check_positive(self, "learning_rate", "adam_epsilon", "max_gradient_norm", "target_period")
         if self.learning_rate_final is not None and not 0 <= self.learning_rate_final <= self.learning_rate:
             raise InputError(
                 f"learning_rate_final={self.learning_rate_final}: must lie in [0, learning_rate={self.learning_rate}]"
@@ -139,11 +147,8 @@ class LoopConfig:
     without."""
 
     def __post_init__(self) -> None:
-        whole = ("num_environments", "update_period", "batch_size", "replay_capacity", "exploration_steps")
-        for name in (*whole, "discount", "frame_skip"):
-            _check_positive(self, name)
-        if self.reward_clip is not None:
-            _check_positive(self, "reward_clip")
+        _check_positive(self, "num_environments", "update_period", "batch_size", "replay_capacity", "exploration_steps")
+        _check_positive(self, "discount", "frame_skip", "reward_clip")
         if self.discount > 1:
             raise InputError(f"discount={self.discount}: must lie in (0, 1]")
         if not 0 <= self.exploration_final <= 1:
@@ -180,13 +185,36 @@ class LoopConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class AtariConfig:
-    """How to play Atari; nothing to other environments."""
+class HostConfig:
+    """How environments on the host are made."""
 
     exact: bool = False
-    """Whether frames are made as in the authors' code, on the device, instead of by the emulator."""
+    """Atari: whether frames are made as in the authors' code, on the device, instead of by the emulator."""
     threads: int = 0
-    """In which to emulate; 0: one on each core."""
+    """Atari: in which to emulate; 0: one on each core."""
+    asynchronous: bool = False
+    """Gymnasium: whether each environment has a process of its own; pays off where a step takes a millisecond or
+    more."""
+    environment_options: tuple[str, ...] = ()
+    """Gymnasium: arguments of the environment, such as map_name=8x8 is_slippery=false."""
+
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise InputError(f"threads={self.threads}: must not be negative; 0 is one on each core")
+        for option in self.environment_options:
+            if not isinstance(option, str) or "=" not in option:
+                raise InputError(f"environment_options={option!r}: write NAME=VALUE, such as map_name=8x8")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Of a Gymnasium environment, by name; what is not JSON is a text."""
+        found: dict[str, Any] = {}
+        for name, _, text in (option.partition("=") for option in self.environment_options):
+            try:
+                found[name] = json.loads(text)
+            except ValueError:
+                found[name] = text
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,9 +232,7 @@ class EvaluationConfig:
     """Evaluations in a run, evenly spaced, the last one at its end; 0: none."""
 
     def __post_init__(self) -> None:
-        _check_positive(self, "evaluation_episodes")
-        if self.evaluation_frames is not None:
-            _check_positive(self, "evaluation_frames")
+        _check_positive(self, "evaluation_episodes", "evaluation_frames")
         if not 0 <= self.evaluation_epsilon <= 1:
             raise InputError(f"evaluation_epsilon={self.evaluation_epsilon}: a probability lies in [0, 1]")
         if self.evaluations < 0:
@@ -222,7 +248,8 @@ class ReturnsConfig:
     return_high: float | None = None
     """The largest return that they are to cover."""
     rewards: tuple[float, ...] | None = None
-    """All rewards there are; a sketch has coefficients for these, and any other is an error."""
+    """All rewards there are; a sketch has coefficients for these, and any other is an error, unless it lies in
+    reward_interval."""
     reward_interval: tuple[float, float] | None = None
     """Rewards may be any numbers in here: sketches interpolate their coefficients."""
 
@@ -245,15 +272,18 @@ class TrainingConfig:
     options: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
     loop: LoopConfig = dataclasses.field(default_factory=LoopConfig)
-    atari: AtariConfig = dataclasses.field(default_factory=AtariConfig)
+    host: HostConfig = dataclasses.field(default_factory=HostConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
     returns: ReturnsConfig = dataclasses.field(default_factory=ReturnsConfig)
 
     def __post_init__(self) -> None:
-        for name in ("frames", "seeds", "records"):
-            _check_positive(self, name)
-        if not 0 <= self.seed <= LARGEST_SEED - self.seeds:
-            raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST_SEED}]")
+        _check_positive(self, "frames", "seeds", "records")
+        if not 0 <= self.seed <= LARGEST - self.seeds:
+            raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST}]")
+        if self.steps + self.loop.steps > LARGEST:
+            raise InputError(
+                f"frames={self.frames:,}: a run has at most {(LARGEST - self.loop.steps) * self.loop.frame_skip:,}"
+            )
         num = self.loop.num_environments
         warm_up = self.warm_up * num
         if (frames := self.evaluation.evaluation_frames) is not None and frames < self.loop.frame_skip:
@@ -291,81 +321,9 @@ class TrainingConfig:
             "options": AgentConfig,
             "learner": LearnerConfig,
             "loop": LoopConfig,
-            "atari": AtariConfig,
+            "host": HostConfig,
             "evaluation": EvaluationConfig,
             "returns": ReturnsConfig,
         }
-        made = {name: kind(**_tuples(values[name])) for name, kind in parts.items()}
-        return cls(**{**values, **made})
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows lists only."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Preset:
-    """What suits a kind of environment."""
-
-    frames: int
-    learner: LearnerConfig
-    loop: LoopConfig
-    evaluation: EvaluationConfig = EvaluationConfig()
-    sketch: AgentConfig = AgentConfig()
-    """Of Sketch-DQN."""
-
-    def options(self, agent: str) -> AgentConfig:
-        """Of an agent."""
-        return self.sketch if agent == "sketch_dqn" else AgentConfig()
-
-
-PRESETS: dict[str, Preset] = {
-    "paper": Preset(
-        200_000_000,
-        LearnerConfig(),
-        LoopConfig(num_environments=128, frame_skip=4, reward_clip=1.0),
-        EvaluationConfig(evaluation_frames=500_000),
-        # Anchors in [−12, 12], with slope 10, and regressions in [−10, 10].
-        AgentConfig(num=401, slope_factor=10.0, anchor_margin=0.1, grid_margin=0.0),
-    ),
-    "minatar": Preset(
-        2_000_000,
-        LearnerConfig(learning_rate=5e-4, target_period=250),
-        LoopConfig(
-            num_environments=128,
-            update_period=16,
-            batch_size=128,
-            replay_capacity=100_000,
-            learning_starts=5_000,
-            exploration_steps=100_000,
-        ),
-    ),
-    "small": Preset(
-        100_000,
-        LearnerConfig(learning_rate=1e-3, learning_rate_final=0.0, target_period=75),
-        LoopConfig(
-            num_environments=4,
-            batch_size=128,
-            replay_capacity=100_000,
-            learning_starts=1_000,
-            exploration_steps=10_000,
-        ),
-    ),
-}
-"""``paper``: Atari's. The others are for environments that are learnt in minutes."""
-
-
-def preset_for(environment: str) -> str:
-    """The preset that suits an environment: the paper's for Atari."""
-    if "MinAtar" in environment:
-        return "minatar"
-    return "paper" if environment in GAMES or "ALE/" in environment else "small"
-
-
-def find_preset(name: str | None, environment: str) -> Preset:
-    """A preset by name; by default the one that suits the environment."""
-    name = preset_for(environment) if name is None else name
-    if name not in PRESETS:
-        raise UnknownNameError("preset", name, PRESETS)
-    return PRESETS[name]
+        made = {name: kind(**checked(kind, values[name])) for name, kind in parts.items()}
+        return cls(**checked(cls, {**values, **made}))

@@ -24,6 +24,8 @@ class Evaluator:
     def __init__(self, setup: Setup):
         self._setup = setup
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        settings: Any = jax.config
+        self._device = settings.jax_default_device  # which other threads do not know of
         self._stopped = threading.Event()
         self._rows: list[Row] = []
         self._pending: concurrent.futures.Future[list[Row]] | None = None
@@ -51,7 +53,7 @@ class Evaluator:
         steps, networks = int(state.steps[0]), state.learner.network
         if isinstance(self._setup.runner, HostedRunner):
             copies = jax.tree.map(jnp.copy, networks)  # the next update writes over them
-            self._pending = self._pool.submit(self._evaluate, steps, copies)
+            self._pending = self._pool.submit(self._evaluate_there, steps, copies)
         else:
             self._rows += self._evaluate(steps, networks)
 
@@ -61,6 +63,11 @@ class Evaluator:
             self._rows, self._pending = self._rows + self._pending.result(), None
         rows, self._rows = self._rows, []
         return rows
+
+    def _evaluate_there(self, steps: int, networks: Any) -> list[Row]:
+        """In another thread, on the same device."""
+        with jax.default_device(self._device):
+            return self._evaluate(steps, networks)
 
     def _evaluate(self, steps: int, networks: Any) -> list[Row]:
         config, runner = self._setup.config, self._setup.runner

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -87,18 +87,37 @@ class Torso(eqx.Module):
         """How many features."""
         return int(self.layers[-1].out_features)
 
+    @property
+    def width_before_last(self) -> int:
+        """How many inputs the last dense layer has."""
+        return int(self.layers[-1].in_features)
+
     def __call__(self, observation: Shaped[Array, "..."]) -> Float[Array, " h"]:
-        precision = jnp.bfloat16 if self.bfloat16 else jnp.float32
-        x = jnp.asarray(observation, precision)
+        return self.last(self.before_last(observation))
+
+    def before_last(self, observation: Shaped[Array, "..."]) -> Float[Array, " i"]:
+        """All but the last dense layer; for images, convolutions."""
+        x = jnp.asarray(observation, self._precision)
         if observation.dtype == jnp.uint8 and x.ndim == 3 and min(x.shape[:2]) >= SCREEN_SIDE:
             x = x / 255
-        convolutions, layers = jax.tree.map(lambda w: w.astype(precision), (self.convolutions, self.layers))
+        convolutions, layers = self._cast((self.convolutions, self.layers[:-1]))
         for layer, (_, size, stride) in zip(convolutions, self.patches, strict=True):
             x = jax.nn.relu(linear(layer, patches(x, size, stride)))
         x = x.ravel()
         for layer in layers:
             x = jax.nn.relu(linear(layer, x))
-        return x.astype(jnp.float32)
+        return x
+
+    def last(self, inputs: Float[Array, "*b i"]) -> Float[Array, "*b h"]:
+        """The last dense layer."""
+        return jax.nn.relu(linear(self._cast(self.layers[-1]), inputs.astype(self._precision))).astype(jnp.float32)
+
+    @property
+    def _precision(self) -> Any:
+        return jnp.bfloat16 if self.bfloat16 else jnp.float32
+
+    def _cast(self, layers: Any) -> Any:
+        return jax.tree.map(lambda weight: weight.astype(self._precision), layers)
 
 
 def linear(layer: eqx.nn.Linear, inputs: Float[Array, "*b i"]) -> Float[Array, "*b o"]:

@@ -14,13 +14,12 @@ from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.config import TrainingConfig
-from bellsketch.deep.environments.make import make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.run import Run
-from bellsketch.deep.setup import environment_options
+from bellsketch.deep.setup import environments
 
 ACTIONS = 1
 """Folded into keys of actions."""
@@ -119,7 +118,7 @@ class _HostPlayer:
 
 
 def _player(config: TrainingConfig, seed: int) -> _NativePlayer | _HostPlayer:
-    make = functools.partial(make_environment, config.environment, options=environment_options(config))
+    make = functools.partial(environments, config)
     environment = make()
     if isinstance(environment, NativeEnvironment):
         return _NativePlayer(environment, seed)

@@ -12,15 +12,10 @@ from matplotlib.figure import Figure
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep import run_directory
-from bellsketch.deep.config import (
-    AtariConfig,
-    ReturnsConfig,
-    TrainingConfig,
-    check_kind,
-    find_preset,
-)
+from bellsketch.deep.config import HostConfig, ReturnsConfig, TrainingConfig, checked
 from bellsketch.deep.curves import Curves, plot_runs
 from bellsketch.deep.evaluation import Episodes
+from bellsketch.deep.presets import find_preset
 from bellsketch.deep.progress import progress_line
 from bellsketch.deep.run_directory import TrainingDirectory
 from bellsketch.deep.setup import Setup, check_memory, set_up
@@ -122,26 +117,22 @@ def make_config(
         "options": base.options(agent),
         "learner": base.learner,
         "loop": base.loop,
-        "atari": AtariConfig(),
+        "host": HostConfig(),
         "evaluation": base.evaluation,
         "returns": ReturnsConfig(),
     }
-    for name, part in parts.items():
-        default, part = part, options.pop(name, part)
-        if not isinstance(part, type(default)):
-            raise InputError(f"{name}={part!r}: pass a {type(default).__name__}, or its fields by name")
-        fields = {field.name for field in dataclasses.fields(part)}
-        for key in fields & set(options):
-            check_kind(type(part), key, options[key])
-        parts[name] = dataclasses.replace(part, **{key: options.pop(key) for key in fields & set(options)})
     known = {field.name for field in dataclasses.fields(TrainingConfig)}
+    parts |= checked(TrainingConfig, {name: options.pop(name) for name in parts if name in options})
+    for name, part in parts.items():
+        fields = {field.name for field in dataclasses.fields(part)} & set(options)
+        parts[name] = dataclasses.replace(part, **checked(type(part), {key: options.pop(key) for key in fields}))
     if unknown := [key for key in options if key not in known]:
         every = {field.name for part in parts.values() for field in dataclasses.fields(part)}
         raise UnknownNameError(
             "option of the configuration", unknown[0], every | known - {*parts, "agent", "environment"}
         )
-    frames = base.frames if frames is None else frames
-    return TrainingConfig(agent=agent, environment=environment, frames=frames, **parts, **options)
+    options |= {"agent": agent, "environment": environment, "frames": base.frames if frames is None else frames}
+    return TrainingConfig(**checked(TrainingConfig, options), **parts)
 
 
 def run_training(
@@ -158,6 +149,7 @@ def run_training(
     check_memory(setup)
     if out is not None:
         directory = TrainingDirectory(out, config, seconds=checkpoint_seconds, fresh=fresh)
+        directory.note(returns=dataclasses.asdict(setup.returns), agent=setup.agent.summary)
     records: list[Any] = []
     evaluations: list[Any] = []
     networks, frames = None, 0

@@ -5,7 +5,7 @@ import io
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,8 @@ from bellsketch.runs.files import replace_text
 from bellsketch.runs.provenance import provenance
 
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax", "orbax-checkpoint", "gymnax", "gymnasium", "ale-py")
-TABLES = ("records.csv", "evaluations.csv", "times.csv")
+EVALUATIONS = "evaluations.csv"
+TABLES = ("records.csv", EVALUATIONS, "times.csv")
 CONTENTS = (
     *TABLES,
     "failure.npz",
@@ -41,6 +42,14 @@ COPIES_APART = 100.0
 
 Row = dict[str, Any]
 """Of a table."""
+
+
+class Restored(NamedTuple):
+    """What a run goes on from."""
+
+    state: LoopState
+    evaluating: bool
+    """Whether an evaluation of its networks was under way, and is to be made again."""
 
 
 class TrainingDirectory:
@@ -77,22 +86,27 @@ class TrainingDirectory:
         self._claimed.save_config()
         self._claimed.release()
 
+    def note(self, **found: Any) -> None:
+        """Add to the config what was found out, by which no run differs from another."""
+        self._claimed.config["found"] = found
+        self._claimed.save_config()
+
     def is_done(self, total_frames: int) -> bool:
         """Whether the run has ended: its networks are saved last. Its checkpoints may have been deleted since."""
         return total_frames in self._networks.steps()
 
-    def restore(self, setup: Setup) -> LoopState | None:
+    def restore(self, setup: Setup) -> Restored | None:
         """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
         found = self._checkpoints.restore(setup.shape())
-        step = -1 if found is None else found[0]
+        step, state, extra = (-1, None, {}) if found is None else found
+        evaluating = bool(extra.get("evaluating"))
         self._networks.forget_after(-1)
         for name in TABLES:
-            _cut_back(self.path / name, step)
-        if found is None:
+            _cut_back(self.path / name, step - 1 if evaluating and name == EVALUATIONS else step)
+        if state is None:
             return None
-        _, state, extra = found
         self._networks.save(step, state.learner.network)  # those that are there may be of another step, or damaged
-        return setup.runner.restore_environments(state, extra.get("environments"))
+        return Restored(setup.runner.restore_environments(state, extra.get("environments")), evaluating)
 
     def append(self, records: list[Row], evaluations: list[Row], frames_per_second: float) -> None:
         """Add to the tables."""
@@ -101,8 +115,15 @@ class TrainingDirectory:
             if rows:
                 _append(self.path / name, pd.DataFrame(rows))
 
-    def checkpoint(self, setup: Setup, state: LoopState, *, now: bool) -> None:
-        """Save if it is time to, beside what comes next; or ``now``, and wait for it."""
+    def checkpoint(self, setup: Setup, state: LoopState, *, evaluating: bool = False, now: bool) -> None:
+        """Save if it is time to, beside what comes next; or ``now``, and wait for it.
+
+        Args:
+          setup: of the run.
+          state: what to save.
+          evaluating: whether an evaluation of this state is under way, whose rows are not in the table yet.
+          now: whether or not it is time to.
+        """
         due = time.monotonic() >= self._last_save + max(self._seconds, COPIES_APART * self._copying)
         if now or (due and (self._writing is None or self._writing.done())):
             self._wait()
@@ -111,7 +132,9 @@ class TrainingDirectory:
             begun = time.monotonic()
             copy = jax.tree.map(_copy, state)  # the next step writes over the state
             self._copying, self._last_save = time.monotonic() - begun, time.monotonic()
-            extra = {} if environments is None else {"environments": environments}
+            extra: dict[str, Any] = {"evaluating": evaluating}
+            if environments is not None:
+                extra["environments"] = environments
             self._writing = self._writer.submit(self._save, frames, copy, extra)
             if now:
                 self._wait()

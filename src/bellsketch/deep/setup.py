@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bellsketch.core.errors import InputError
 from bellsketch.core.memory import available_bytes, check_fits
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.risk import make_criterion
@@ -22,6 +23,7 @@ from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.loops.fused import FusedRunner
 from bellsketch.deep.loops.hosted import HostedRunner
 from bellsketch.deep.loops.loop import Loop, LoopState
+from bellsketch.deep.networks import SCREEN, layers_for
 from bellsketch.deep.parallel import Devices, find_devices
 from bellsketch.deep.replay import empty_replay
 
@@ -54,12 +56,10 @@ class Setup:
 
     def describe(self) -> str:
         """What will be learnt from what, for people to read."""
-        rewards = self.returns.rewards
-        paid = (
-            f"rewards {', '.join(f'{r:g}' for r in rewards)}"
-            if rewards is not None
-            else (f"rewards in [{self.returns.reward_interval[0]:g}, {self.returns.reward_interval[1]:g}]")
-        )
+        rewards, (low, high) = self.returns.rewards, self.returns.reward_interval
+        listed = [] if rewards is None else [f"rewards {', '.join(f'{r:g}' for r in rewards)}"]
+        others = [f"rewards in [{low:g}, {high:g}]"] if rewards is None or self.returns.between else []
+        paid = " and any ".join(listed + others)
         return (
             f"returns in [{self.returns.low:.4g}, {self.returns.high:.4g}], {paid} ({self.returns.source});"
             f" {self.config.agent}: {self.agent.summary}; {self.config.frames:,} frames of"
@@ -80,7 +80,7 @@ class Setup:
 def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
     """What a configuration comes to, on so many devices."""
     found = find_devices(devices, config.loop)
-    environment = make_environment(config.environment, options=environment_options(config))
+    environment = environments(config)
     given = config.returns
     returns = find_returns(
         environment,
@@ -94,22 +94,37 @@ def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
     )
     criterion = make_criterion(config.risk, ReturnRange(returns.low, returns.high))
     agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
+    if config.options.small and layers_for(shape := environment.space.observation_shape) != SCREEN:
+        raise InputError(f"small=True: networks for observations of shape {shape} are small already; leave it out")
     loop = Loop(agent, environment.space, config, found)
     return Setup(config, returns, agent, _runner(loop, environment, config))
 
 
-def environment_options(config: TrainingConfig) -> dict[str, Any] | None:
-    """What the environment is made with."""
-    if config.environment not in GAMES:
-        return None
-    return {"frame_skip": config.loop.frame_skip, **dataclasses.asdict(config.atari)}
+def environments(
+    config: TrainingConfig, num: int = 1, *, render: bool = False
+) -> NativeEnvironment | VectorEnvironments:
+    """What a run learns from: one that can be batched, or ``num`` on the host."""
+    host, is_game = config.host, config.environment in GAMES
+    others = ("asynchronous", "environment_options") if is_game else ("exact", "threads")
+    for name, value in ((name, getattr(host, name)) for name in others):
+        if value:
+            kind = "Gymnasium's environments" if is_game else "games of Atari"
+            raise InputError(f"{name}={value!r}: is for {kind}, not for {config.environment!r}; leave it out")
+    game = {"frame_skip": config.loop.frame_skip, "exact": host.exact, "threads": host.threads}
+    return make_environment(
+        config.environment,
+        num,
+        options=game if is_game else host.arguments,
+        asynchronous=host.asynchronous,
+        render=render,
+    )
 
 
 def _runner(loop: Loop, environment: NativeEnvironment | VectorEnvironments, config: TrainingConfig) -> Runner:
     if isinstance(environment, NativeEnvironment):
         return FusedRunner(loop, environment)
     environment.close()
-    make: Any = functools.partial(make_environment, config.environment, options=environment_options(config))
+    make: Any = functools.partial(environments, config)
     return HostedRunner(loop, make, config.seeds)
 
 

@@ -50,9 +50,11 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     if directory is not None and directory.is_done(plan.total_frames):
         return
     restored = directory.restore(setup) if directory is not None else None
-    first = 0 if restored is None else plan.index(int(restored.steps[0]))
-    state = runner.init(setup.keys) if restored is None else restored
+    state = runner.init(setup.keys) if restored is None else restored.state
+    first = 0 if restored is None else plan.index(int(state.steps[0]))
     with _deferred_interrupt() as interrupted, Evaluator(setup) as evaluator:
+        if restored is not None and restored.evaluating:
+            evaluator.start(state)
         for index in range(first, plan.num_records):
             start, before = time.perf_counter(), int(state.steps[0])
             state = _advance(runner, state, plan, index, interrupted)
@@ -61,7 +63,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             if (failed := np.asarray(state.failure.happened)).any():
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
-            if plan.evaluates(index):
+            if evaluates := plan.evaluates(index):
                 _wait(evaluator, interrupted)
                 evaluator.start(state)
             # Not by its constructor, whose shapes are those of one seed.
@@ -73,8 +75,8 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             evaluations = evaluator.take()
             if directory is not None:
                 directory.append(records, evaluations, speed)
-                if not evaluator.is_pending:  # or a run that is resumed from there would miss it
-                    directory.checkpoint(setup, state, now=now)
+                if evaluates or not evaluator.is_pending:  # a later state could not make the evaluation again
+                    directory.checkpoint(setup, state, evaluating=evaluator.is_pending, now=now)
             yield Progress(steps * config.loop.frame_skip, plan.total_frames, records, evaluations, speed, state)
             if stopping and index + 1 < plan.num_records:
                 raise KeyboardInterrupt
@@ -191,20 +193,24 @@ def _mean(total: Any, count: Any) -> float:
 def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDirectory | None) -> BellsketchError:
     """What to raise when a seed's loss was not finite, with the batch kept for inspection."""
     failure = jax.device_get(seed_of(state.failure, index))
-    kept = ""
+    kept = " The batch is this error's `batch`."
     if directory is not None:
         kept = f" The batch is in {directory.keep_batch(failure.batch)}; {directory.last_good}."
     where = f"seed {setup.config.seed + index}, frame {int(failure.steps) * setup.config.loop.frame_skip:,}"
     batch = failure.batch
     agent = setup.agent
     unknown = agent.unknown_rewards(batch.reward, batch.discount) if isinstance(agent, SketchDQN) else False
+    error: MissingRewardError | DivergenceError
     if np.any(unknown):
-        return MissingRewardError(
+        error = MissingRewardError(
             f"{where}: the environment paid {batch.reward[unknown][0]:g}, for which the agent has no coefficients"
             f" ({setup.returns.source}). Nothing was learnt from that batch. Pass --rewards with all of them, or"
             f" --reward-interval LOW HIGH.{kept}"
         )
-    return DivergenceError(
-        f"{where}: the loss or a parameter would not be finite. Nothing was learnt from that batch. Try a smaller"
-        f" --learning-rate, and look at the rewards and observations in the batch.{kept}"
-    )
+    else:
+        error = DivergenceError(
+            f"{where}: the loss or a parameter would not be finite. Nothing was learnt from that batch. Try a smaller"
+            f" --learning-rate, and look at the rewards and observations in the batch.{kept}"
+        )
+    error.batch = batch
+    return error

@@ -78,7 +78,7 @@ class TestTable:
         suite = read_table({"extends": "atari57", "agents": ["iqn"], "seeds": 1, "options": {"threads": 2}}, PRESETS)
         assert len(suite.jobs()) == 57
         config = suite.jobs()[0].config
-        assert (config.agent, config.atari.threads, config.options.bfloat16) == ("iqn", 2, True)
+        assert (config.agent, config.host.threads, config.options.bfloat16) == ("iqn", 2, True)
         assert suite.resources == PRESETS["atari57"].resources
 
     def test_figure(self):

@@ -155,8 +155,10 @@ def _name(features: FeatureMap) -> str:
 
 
 def _describe(features: FeatureMap, span: ReturnRange) -> str:
+    anchors = f" with anchors in [{min(at):.4g}, {max(at):.4g}]" if (at := features.anchors) is not None else ""
     slope = f", slope {features.slope:.3g}" if hasattr(features, "slope") else ""
-    return f"{features.num_features} {_name(features)} features on [{span.low:.4g}, {span.high:.4g}]{slope}"
+    named = f"{features.num_features} {_name(features)} features{anchors}{slope}"
+    return f"{named}, regressed on [{span.low:.4g}, {span.high:.4g}]"
 
 
 def _describe_rewards(rewards: Sequence[float] | None, interval: tuple[float, float] | None) -> str:

@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
+
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.core.families import make_features
 from bellsketch.core.ranges import ReturnRange
@@ -42,6 +44,7 @@ def make_agent(name: str, config: AgentConfig, returns: Returns, discount: float
             raise InputError(f"{option}={value!r}: {name} has no such option; leave it at {default!r}")
     if not 0 < discount <= 1:
         raise InputError(f"discount={discount}: must lie in (0, 1]")
+    criterion(np.array([returns.low, returns.high], np.float32))  # raises where it is not finite
     agent = AGENTS[name](config, returns, discount, criterion)
     torso = TorsoOptions(config.small, config.bfloat16)
     return dataclasses.replace(agent, double=config.double, num_steps=config.num_steps, torso=torso)
@@ -75,7 +78,8 @@ def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterio
     listed = returns.rewards if config.num_steps == 1 else None
     low, high = (config.num_steps * end for end in returns.reward_interval)
     slack = config.num_steps * ROUNDING * max(abs(low), abs(high))
-    interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if listed is None or config.interpolate else None
+    between = listed is None or config.interpolate or returns.between
+    interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if between else None
     return build_sketch_dqn(
         features,
         span.expand(config.grid_margin),

@@ -23,7 +23,11 @@ SHOWN_LEVELS = midpoint_levels(64)
 
 
 class QuantileNetwork(eqx.Module):
-    """Quantiles of each action at given levels: the torso times an embedding of cosines, then a linear head."""
+    """Quantiles of each action at given levels: an embedding of cosines multiplies what goes into the last dense layer.
+
+    That layer and the head are thus applied once for each level, as published; for images it is the only dense one, and
+    the product is with the output of the convolutions.
+    """
 
     torso: Torso
     embedding: eqx.nn.Linear
@@ -40,7 +44,7 @@ class QuantileNetwork(eqx.Module):
     ):
         keys = jax.random.split(key, 3)
         self.torso = Torso(keys[0], observation_shape, options)
-        self.embedding = eqx.nn.Linear(num_cosines, self.torso.width, key=keys[1])
+        self.embedding = eqx.nn.Linear(num_cosines, self.torso.width_before_last, key=keys[1])
         self.head = eqx.nn.Linear(self.torso.width, num_actions, key=keys[2])
         self.num_cosines = num_cosines
 
@@ -48,7 +52,7 @@ class QuantileNetwork(eqx.Module):
         frequencies = jnp.arange(1, self.num_cosines + 1)
         cosines = jnp.cos(jnp.pi * frequencies * levels[:, None])
         embedded = jax.nn.relu(linear(self.embedding, cosines))
-        return linear(self.head, self.torso(observation) * embedded).T
+        return linear(self.head, self.torso.last(self.torso.before_last(observation) * embedded)).T
 
 
 @dataclasses.dataclass(frozen=True)

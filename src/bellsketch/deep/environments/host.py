@@ -1,7 +1,7 @@
 """Environments that run on the host: any of Gymnasium's with finitely many actions, several of them in step."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, final
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -13,8 +13,6 @@ from jaxtyping import Bool, Int, UInt8
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.step import Space, Step
 from bellsketch.deep.environments.vector import VectorEnvironments
-
-Wrap = Callable[[gymnasium.Env], Any]
 
 
 @final
@@ -31,7 +29,6 @@ class HostEnvironments(VectorEnvironments):
         num_environments: int = 1,
         *,
         options: Mapping[str, Any] | None = None,
-        wrappers: Sequence[Wrap] = (),
         asynchronous: bool = False,
         render: bool = False,
     ):
@@ -41,13 +38,12 @@ class HostEnvironments(VectorEnvironments):
             name: A registered name, such as ``FrozenLake-v1``; ``module:Name-v0`` imports the module first.
             num_environments: How many.
             options: Arguments of the environment itself, such as ``{"map_name": "8x8"}``.
-            wrappers: Put around each environment, in this order.
             asynchronous: Whether each runs in its own process: pays off where a step takes about a millisecond or more.
                 A script that asks for it needs an ``if __name__ == "__main__"``: processes import it anew.
             render: Whether :meth:`render` can be called.
         """
         super().__init__(name, num_environments)
-        self.options, self.wrappers = dict(options or {}), tuple(wrappers)
+        self.options = dict(options or {})
         self._renders = render
         # Spawned, since a fork of a process that runs JAX's threads can hang.
         vector = {"context": "spawn"} if asynchronous else {}
@@ -56,7 +52,7 @@ class HostEnvironments(VectorEnvironments):
             num_environments,
             vectorization_mode="async" if asynchronous else "sync",
             vector_kwargs={**vector, "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP},
-            wrappers=[*self.wrappers, _Flat(name), _Resumable],
+            wrappers=[_Flat(name), _Resumable],
             **({"render_mode": "rgb_array"} if render else {}),
             **self.options,
         )
@@ -65,7 +61,7 @@ class HostEnvironments(VectorEnvironments):
             self.close()
             raise InputError(
                 f"environment {name!r} has actions {actions}: agents here choose among finitely many. Take another "
-                "environment, or one of `wrappers` that offers some of these actions as spaces.Discrete"
+                "environment, or register one that offers some of these actions as spaces.Discrete (gym:module:Name-v0)"
             )
         self._first_action = int(actions.start)
         box: Any = self._vector.single_observation_space
@@ -133,7 +129,7 @@ class HostEnvironments(VectorEnvironments):
 
     def another(self, num_environments: int) -> "HostEnvironments":
         """As many, made like these, one after the other."""
-        return HostEnvironments(self.name, num_environments, options=self.options, wrappers=self.wrappers)
+        return HostEnvironments(self.name, num_environments, options=self.options)
 
     def close(self) -> None:
         """Free what the environments hold, processes included."""
@@ -157,7 +153,7 @@ class _Flat:
             environment.close()
             raise InputError(
                 f"environment {self.name!r} has observations {space}: they must be Box, Discrete, MultiBinary, "
-                "MultiDiscrete, or Dict or Tuple of those; add one of `wrappers` that makes them so"
+                "MultiDiscrete, or Dict or Tuple of those; register one whose are (gym:module:Name-v0)"
             )
         return gymnasium.wrappers.FlattenObservation(environment)
 

@@ -53,8 +53,12 @@ def make_environment(
     if name in GAMES:
         return AtariEnvironments(name, num_environments, **dict(options or {}))
     if not name.startswith(PREFIX) and name in gymnax.registered_envs:
-        if options:
-            raise InputError(f"options={dict(options)}: Gymnax's {name!r} takes none; Gymnasium's is {PREFIX + name!r}")
+        if options or asynchronous:
+            given = f"environment_options={dict(options)}" if options else "asynchronous=True"
+            raise InputError(
+                f"{given}: is for Gymnasium's environments, and {name!r} is Gymnax's; take {PREFIX + name!r}, or leave"
+                " it out"
+            )
         return make_native(name)
     plain = name.removeprefix(PREFIX)
     if plain.count(":") > 1:
@@ -67,3 +71,7 @@ def make_environment(
         raise InputError(f"environment {name!r} needs what is not installed: {error}") from error
     except gymnasium.error.Error as error:
         raise InputError(f"environment {name!r}: {error}") from error
+    except TypeError as error:
+        if not options:
+            raise
+        raise InputError(f"environment_options={dict(options)}: {name!r} does not take them ({error})") from error

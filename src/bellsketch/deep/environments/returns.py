@@ -40,6 +40,8 @@ class Returns:
     reward_interval: tuple[float, float]
     source: str = "as given"
     """Where this comes from, for people to read."""
+    between: bool = False
+    """Whether there may be others in ``reward_interval`` than those that are listed."""
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
@@ -174,7 +176,8 @@ def find_returns(
             f"environment {environment.name!r}: returns in [{bounds[0]}, {bounds[1]}] ({how}) are no range; pass low "
             "and high (--return-low, --return-high) with low < high"
         )
-    return Returns(*bounds, listed, interval, f"{how}; {_how_bounded(facts, low, high, limit, discount)}")
+    source = f"{how}; {_how_bounded(facts, low, high, limit, discount)}"
+    return Returns(*bounds, listed, interval, source, between=reward_interval is not None)
 
 
 def _rewards(
@@ -234,7 +237,7 @@ def _unclipped(
 def _facts(environment: NativeEnvironment | VectorEnvironments) -> Facts | None:
     """What is known by name, unless the environment is not the one by that name."""
     if isinstance(environment, HostEnvironments):
-        changed = environment.wrappers or set(environment.options) - {"max_episode_steps"}
+        changed = set(environment.options) - {"max_episode_steps"}
         return None if changed else HOST_FACTS.get(environment.registered_name)
     if not isinstance(environment, NativeEnvironment) or (facts := NATIVE_FACTS.get(environment.name)) is None:
         return None

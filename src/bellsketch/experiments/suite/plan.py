@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import jax
 
-from bellsketch.deep.config import TrainingConfig, preset_for
+from bellsketch.deep.config import TrainingConfig
+from bellsketch.deep.presets import preset_for
 from bellsketch.deep.setup import Setup, set_up
 from bellsketch.deep.training import Plan
 from bellsketch.experiments.suite.directory import SuiteDirectory
