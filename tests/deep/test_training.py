@@ -26,8 +26,9 @@ from bellsketch.deep.config import (
     preset_for,
 )
 from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.playing import ACTIONS
 from bellsketch.deep.progress import describe, progress_line
-from bellsketch.deep.run import make_config, run_training, train
+from bellsketch.deep.run import EVALUATION, make_config, run_training, train
 from bellsketch.deep.setup import check_memory, set_up
 from bellsketch.deep.training import Plan, Progress, training
 
@@ -403,3 +404,12 @@ def test_five_seeds_have_the_keys_of_each():
     setup = set_up(make_config("dqn", "Catch-bsuite", seeds=5, seed=3))
     keys = [jax.random.key_data(jax.random.key(seed)) for seed in range(3, 8)]
     np.testing.assert_array_equal(jax.random.key_data(setup.keys), keys)
+
+
+def test_actions_and_evaluations_have_keys_that_no_split_gives():
+    """Environments and training split theirs."""
+    key = jax.random.key(0)
+    folded = [jax.random.key_data(jax.random.fold_in(key, number)).tolist() for number in (ACTIONS, EVALUATION)]
+    given = jax.random.key_data(jax.random.split(key, 10_000)).tolist()
+    assert folded[0] != folded[1]
+    assert not any(each in given for each in folded)
