@@ -1,8 +1,11 @@
 """Training runs: what is recorded and when, that they repeat, and how they fail."""
 
 import dataclasses
+import importlib.machinery
 import itertools
+import sys
 import time
+import types
 
 import hypothesis
 import hypothesis.strategies as st
@@ -399,6 +402,39 @@ class TestTrackers:
         while b"mean_return/seed_4" not in file.read_bytes():
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+    def test_wandb(self, monkeypatch, tmp_path):
+        """With something in its place: it may not be installed, and would ask for an account."""
+        started, logged = [], []
+
+        def init(**given):
+            started.append(given)
+            return types.SimpleNamespace(log=lambda values, step: logged.append((values, step)))
+
+        fake = types.ModuleType("wandb")
+        fake.init, fake.__spec__ = init, importlib.machinery.ModuleSpec("wandb", None)
+        monkeypatch.setitem(sys.modules, "wandb", fake)
+        config = tiny.config()
+        track = trackers.wandb_tracker(config, tmp_path)
+        assert not started  # nor anything written: the run has yet to claim its directory
+        assert not list(tmp_path.iterdir())
+        track(progress())
+        track(progress(frames_per_second=1.0))
+        (given,) = started
+        name = (tmp_path / "wandb_id").read_text()
+        assert given == {
+            "project": "bellsketch",
+            "config": config.plain(),
+            "dir": str(tmp_path),
+            "resume": "allow",
+            "id": name,
+        }
+        assert name
+        assert [step for _, step in logged] == [1_500, 1_500]
+        assert logged[0][0] == trackers.scalars(progress())
+        assert logged[1][0]["frames_per_second"] == 1.0
+        trackers.wandb_tracker(config, tmp_path)(progress())  # of a run that goes on
+        assert started[1] == given
 
 
 def test_five_seeds_have_the_keys_of_each():
