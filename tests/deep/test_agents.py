@@ -21,6 +21,7 @@ from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.transition import Transition
 from bellsketch.tabular import temporal_difference
 from bellsketch.tabular.sketch import sketch_td
+from losses import loss_of
 
 KEY = jax.random.key(0)
 SPAN = bs.ReturnRange(-2.0, 2.0)
@@ -53,7 +54,7 @@ AGENTS = {"dqn": DQN(), "c51": C51(-2.0, 2.0, 7), "qr": QRDQN(5), "sketch": sket
 def losses(agent, network, target, *transitions):
     """Of each transition. Compiled as a whole, which takes less time than operation by operation."""
     batch = jax.tree.map(lambda *rows: jnp.stack(rows), *transitions)
-    return np.asarray(jax.jit(jax.vmap(lambda t: agent.loss(KEY, network, target, t)))(batch))
+    return np.asarray(jax.jit(jax.vmap(lambda t: loss_of(KEY, agent, network, target, t)))(batch))
 
 
 def fixed(now, following):

@@ -1,5 +1,7 @@
 """Agents by name, and readouts that agree with the distributions they are of."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,10 +1,13 @@
 """The fused loop: what happens in it, step by step, and that seeds are different runs."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 import tiny
+from bellsketch.deep.loops.fused import FusedRunner
 from bellsketch.deep.loops.hosted import seed_of
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
@@ -53,6 +56,28 @@ def test_an_episode_of_catch_is_nine_steps_a_last_frame_and_a_new_start(explored
     np.testing.assert_array_equal(explored.steps, [120] * 2)
     np.testing.assert_array_equal(explored.replay.written, [30] * 2)
     np.testing.assert_array_equal(explored.tally.updates, [0] * 2)
+
+
+def test_what_is_cut_off_is_learnt_from_as_if_it_went_on():
+    """CartPole of five steps at most, where the pole falls so easily that some episodes terminate before."""
+    runner = catch(environment="CartPole-v1")
+    parameters = runner.environment.parameters.replace(max_steps_in_episode=5, theta_threshold_radians=0.06)
+    runner = FusedRunner(runner.loop, dataclasses.replace(runner.environment, parameters=parameters))
+    state = seed_of(runner.explore(runner.init(KEYS[:1]), 60), 0)
+    rows = jax.tree.map(lambda x: np.asarray(x)[:60], state.replay.rows)
+    batch, _ = jax.jit(lambda memory, key: memory.sample(key, 2_000, 0.9))(state.replay, KEYS[0])
+    before, after, discount = map(np.asarray, (batch.observation, batch.next_observation, batch.discount))
+    # Every next frame is of the same episode, the last one too: positions move by velocities.
+    np.testing.assert_allclose(after[:, [0, 2]], before[:, [0, 2]] + 0.02 * before[:, [1, 3]], rtol=1e-5, atol=1e-7)
+    fell = np.abs(after[:, 2]) > 0.06
+    np.testing.assert_array_equal(discount, np.where(fell, np.float32(0), np.float32(0.9)))
+    # A frame is the last one if nothing was done there.
+    last = (after[:, None] == rows.frame[~rows.acted]).all(axis=-1).any(axis=1)
+    assert np.all(last[fell])
+    assert np.any(last & ~fell)
+    lengths = [np.diff(np.flatnonzero(rows.first[:, e])) - 1 for e in range(4)]
+    assert max(map(max, lengths)) == 5
+    assert min(map(min, lengths)) < 5
 
 
 def test_returns_under_way_are_those_of_the_episode(runner):

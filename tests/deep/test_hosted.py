@@ -26,8 +26,8 @@ pytestmark = [
 DISCOUNT = 0.99
 
 
-def toy(name="Mixed-v0", **options):
-    return tiny.setup("dqn", f"gym:{name}", discount=DISCOUNT, **options)
+def toy(name="Mixed-v0", agent="dqn", **options):
+    return tiny.setup(agent, f"gym:{name}", discount=DISCOUNT, **options)
 
 
 def rows_of(state):
@@ -125,6 +125,36 @@ def test_updates_follow_steps(num_environments, update_period, steps, updates):
     setup = toy(num_environments=num_environments, update_period=update_period)
     state = setup.runner.advance(setup.runner.init(setup.keys), 10)
     assert (int(state.steps[0]), int(state.learner.updates[0])) == (steps, updates)
+
+
+def test_learns_from_returns_of_three_steps(monkeypatch):
+    """Or of as many as there are up to termination."""
+    setup = toy(agent="sketch_dqn", num_steps=3, num=51)
+    learner, given = setup.runner.loop.learner, []
+    update = learner.update
+
+    def spied(keys, state, batches, weights):
+        jax.debug.callback(lambda *now: given.append(jax.tree.map(np.asarray, now)), batches, weights)
+        return update(keys, state, batches, weights)
+
+    monkeypatch.setattr(learner, "update", spied)
+    state = setup.runner.advance(setup.runner.explore(setup.runner.init(setup.keys), 25), 3)
+    assert 0 < state.tally.total_loss[0] < np.inf
+    assert not state.failure.happened[0]
+    jax.effects_barrier()
+    assert len(given) == 3
+    batches, weights = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[0], *given)
+    before, action, reward, discount, after = (x[weights > 0] for x in batches)
+    time, length = before[:, 1], before[:, 2]
+    num, goes_on = np.minimum(3, length - time), time + 3 < length
+    assert set(num) == {1, 2, 3}
+    assert 0 < goes_on.mean() < 1
+    # An action pays 10 time + action; of the three the first is known, and the others are between 0 and 3.
+    counts = (np.arange(3) < num[:, None]) * DISCOUNT ** np.arange(3)
+    least = (counts * 10 * (time[:, None] + np.arange(3))).sum(axis=1) + action
+    assert np.all((least - 1e-3 < reward) & (reward < least + 3 * counts[:, 1:].sum(axis=1) + 1e-3))
+    np.testing.assert_allclose(discount, np.where(goes_on, DISCOUNT**3, 0.0), rtol=1e-6)
+    np.testing.assert_array_equal(after[goes_on], before[goes_on] + np.array([0, 3, 0]))
 
 
 def test_the_same_twice():

@@ -19,6 +19,7 @@ from bellsketch.deep.agents.dqn import DQN
 from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.agents.qr_dqn import QRDQN
 from bellsketch.deep.transition import Transition
+from losses import loss_of
 
 rlax = pytest.importorskip("rlax")
 
@@ -41,7 +42,7 @@ def outputs(seed, num):
 
 def losses(agent, online, target):
     key = jax.random.key(0)
-    each = jax.vmap(lambda n, t, s: agent.loss(key, lambda x: n[x], lambda x: t[x], s))
+    each = jax.vmap(lambda n, t, s: loss_of(key, agent, lambda x: n[x], lambda x: t[x], s))
     return np.asarray(jax.jit(each)(online, target, transitions()))
 
 
@@ -108,7 +109,7 @@ def test_iqn(double):
         return rlax.quantile_q_learning(now, levels["level"], s.action, s.reward, s.discount, chooser, goals, 1.0)
 
     def found(n, t, s):
-        return agent.loss(key, lambda x, at: quantiles(n[x], at), lambda x, at: quantiles(t[x], at), s)
+        return loss_of(key, agent, lambda x, at: quantiles(n[x], at), lambda x, at: quantiles(t[x], at), s)
 
     both = [jax.jit(jax.vmap(f))(online, target, transitions()) for f in (found, expected)]
     np.testing.assert_allclose(*both, rtol=1e-4, atol=1e-5)

@@ -15,6 +15,7 @@ from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.agents.qr_dqn import QRDQN
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.transition import Transition
+from losses import loss_of
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +56,7 @@ def learn(agent, mrp, num_outputs, num_copies=60, num_updates=400, learning_rate
     optimiser = optax.adam(optax.schedules.exponential_decay(learning_rate, 60, 0.5))
 
     def loss(table, target, key):
-        each = jax.vmap(lambda t: agent.loss(key, table, target, t))(jax.tree.map(jnp.asarray, batch))
+        each = jax.vmap(lambda t: loss_of(key, agent, table, target, t))(jax.tree.map(jnp.asarray, batch))
         return jnp.sum(weights * each)
 
     def update(carry, key):

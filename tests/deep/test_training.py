@@ -1,8 +1,11 @@
 """Training runs: what is recorded and when, that they repeat, and how they fail."""
 
 import dataclasses
+import importlib.machinery
 import itertools
+import sys
 import time
+import types
 
 import hypothesis
 import hypothesis.strategies as st
@@ -24,9 +27,10 @@ from bellsketch.deep.config import (
     TrainingConfig,
 )
 from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.playing import ACTIONS
 from bellsketch.deep.presets import PRESETS, preset_for
 from bellsketch.deep.progress import describe, progress_line
-from bellsketch.deep.run import make_config, run_training, train
+from bellsketch.deep.run import EVALUATION, make_config, run_training, train
 from bellsketch.deep.setup import check_memory, set_up
 from bellsketch.deep.training import Plan, Progress, training
 
@@ -100,11 +104,12 @@ class TestRun:
         assert not np.array_equal(together.networks.head.weight, state.learner.network.head.weight)
 
     def test_evaluations_repeat(self, together):
-        one, again, other = (together.evaluate(seed=seed) for seed in (0, 0, 1))
-        assert one.returns.shape == (2, 4)
+        assert together.evaluate().returns.shape == (2, 4)
+        one, again, other = (together.evaluate(30, seed=seed) for seed in (0, 0, 1))
+        assert one.returns.shape == (2, 30)
         assert one.finished.all()
         np.testing.assert_array_equal(one.returns, again.returns)
-        assert (one.lengths == other.lengths).all()
+        assert np.all(np.any(one.returns != other.returns, axis=1))
 
     @pytest.mark.parametrize(
         ("options", "message"), [({"num_episodes": 0}, "num_episodes=0"), ({"epsilon": 1.5}, r"epsilon=1\.5")]
@@ -430,8 +435,50 @@ class TestTrackers:
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
+    def test_wandb(self, monkeypatch, tmp_path):
+        """With something in its place: it may not be installed, and would ask for an account."""
+        started, logged = [], []
+
+        def init(**given):
+            started.append(given)
+            return types.SimpleNamespace(log=lambda values, step: logged.append((values, step)))
+
+        fake = types.ModuleType("wandb")
+        fake.init, fake.__spec__ = init, importlib.machinery.ModuleSpec("wandb", None)
+        monkeypatch.setitem(sys.modules, "wandb", fake)
+        config = tiny.config()
+        track = trackers.wandb_tracker(config, tmp_path)
+        assert not started  # nor anything written: the run has yet to claim its directory
+        assert not list(tmp_path.iterdir())
+        track(progress())
+        track(progress(frames_per_second=1.0))
+        (given,) = started
+        name = (tmp_path / "wandb_id").read_text()
+        assert given == {
+            "project": "bellsketch",
+            "config": config.plain(),
+            "dir": str(tmp_path),
+            "resume": "allow",
+            "id": name,
+        }
+        assert name
+        assert [step for _, step in logged] == [1_500, 1_500]
+        assert logged[0][0] == trackers.scalars(progress())
+        assert logged[1][0]["frames_per_second"] == 1.0
+        trackers.wandb_tracker(config, tmp_path)(progress())  # of a run that goes on
+        assert started[1] == given
+
 
 def test_five_seeds_have_the_keys_of_each():
     setup = set_up(make_config("dqn", "Catch-bsuite", seeds=5, seed=3))
     keys = [jax.random.key_data(jax.random.key(seed)) for seed in range(3, 8)]
     np.testing.assert_array_equal(jax.random.key_data(setup.keys), keys)
+
+
+def test_actions_and_evaluations_have_keys_that_no_split_gives():
+    """Environments and training split theirs."""
+    key = jax.random.key(0)
+    folded = [jax.random.key_data(jax.random.fold_in(key, number)).tolist() for number in (ACTIONS, EVALUATION)]
+    given = jax.random.key_data(jax.random.split(key, 10_000)).tolist()
+    assert folded[0] != folded[1]
+    assert not any(each in given for each in folded)

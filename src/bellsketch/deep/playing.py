@@ -21,8 +21,8 @@ from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.run import Run
 from bellsketch.deep.setup import environments
 
-ACTIONS = 1
-"""Folded into keys of actions."""
+ACTIONS = 2**32 - 1
+"""Folded into keys of actions. To fold in i may give the same as to split and take the i-th: no split has so many."""
 
 
 @dataclasses.dataclass(frozen=True)

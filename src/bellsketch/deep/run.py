@@ -22,8 +22,10 @@ from bellsketch.deep.setup import Setup, check_memory, set_up
 from bellsketch.deep.trackers import Tracker
 from bellsketch.deep.training import training
 
-EVALUATION = 1
-"""Folded into keys of evaluations."""
+EVALUATION = 2**32 - 2
+"""Folded into keys of evaluations. To fold in i may give the same as to split and take the i-th: no split has so many,
+nor a run so many steps, which evaluations while training fold in.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

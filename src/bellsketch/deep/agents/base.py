@@ -56,13 +56,6 @@ class Agent(ABC):
         """How far off the prediction is."""
 
     @final
-    def loss(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Float[Array, ""]:
-        """Of one transition, whose goal has no gradient."""
-        key_goal, key_error = jax.random.split(key)
-        goal = jax.lax.stop_gradient(self.goal(key_goal, network, target, transition))
-        return self.error(key_error, network, transition, goal)
-
-    @final
     def next_action(self, key: jax.Array, network: Any, target: Any, transition: Transition) -> Any:
         """The greedy action after a transition."""
         chooser = network if self.double else target
