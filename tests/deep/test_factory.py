@@ -162,7 +162,7 @@ def test_an_interval_that_is_given_is_meant():
     alone, both = (
         make_agent("sketch_dqn", AgentConfig(21), r, 0.9) for r in (listed, dataclasses.replace(listed, between=True))
     )
-    reward, discount = jnp.array([-1.0, 0.5]), jnp.array([0.9, 0.9])
+    reward, discount = np.float32([-1.0, 0.5]), np.float32([0.9, 0.9])
     assert alone.unknown_rewards(reward, discount).all()
     assert not both.unknown_rewards(reward, discount).any()
 

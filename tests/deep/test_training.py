@@ -292,11 +292,11 @@ class TestConfig:
 
     def test_options_of_an_environment(self):
         options = ("map_name=8x8", "is_slippery=false")
-        setup = tiny.setup("dqn", "FrozenLake-v1", environment_options=options)
+        setup = tiny.setup("dqn", "FrozenLake-v1", environment_options=options, rewards=(0.0, 1.0))
         assert setup.config.host.arguments == {"map_name": "8x8", "is_slippery": False}
         assert setup.runner.loop.space.observation_shape == (64,)
         setup.runner.init(setup.keys)
-        assert not setup.runner.environments._vector.envs[0].unwrapped.is_slippery
+        assert all(len(led) == 1 for led in setup.runner.environments._vector.envs[0].unwrapped.P[0].values())
         setup.runner.close()
 
     @pytest.mark.parametrize(

@@ -110,9 +110,7 @@ def train(
     return run_training(set_up(config, devices), None if out is None else Path(out), fresh=fresh, progress=progress)
 
 
-def make_config(
-    agent: str, environment: str, *, preset: str | None = None, frames: int | None = None, **options: Any
-) -> TrainingConfig:
+def make_config(agent: str, environment: str, *, preset: str | None = None, **options: Any) -> TrainingConfig:
     """A preset with some options changed, wherever in the configuration they belong."""
     base = find_preset(preset, environment)
     parts: dict[str, Any] = {
@@ -133,7 +131,9 @@ def make_config(
         raise UnknownNameError(
             "option of the configuration", unknown[0], every | known - {*parts, "agent", "environment"}
         )
-    options |= {"agent": agent, "environment": environment, "frames": base.frames if frames is None else frames}
+    if options.get("frames") is None:
+        options["frames"] = base.frames
+    options |= {"agent": agent, "environment": environment}
     return TrainingConfig(**checked(TrainingConfig, options), **parts)
 
 

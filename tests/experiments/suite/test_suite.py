@@ -127,7 +127,7 @@ class TestTable:
             ({"resources": {"cores": 0}}, "resources.cores=0.0: a job needs a part of one"),
             ({"options": {"frames": 3}}, "'frames' is no option of a run"),
             ({"settings": [{"agent": "dqn", "name": "a", "seed": 3}]}, "'seed' is no option of a run"),
-            ({"options": {"learner": 3}}, "learner=3: pass a LearnerConfig"),
+            ({"options": {"learner": 3}}, "learner=3: pass LearnerConfig"),
             ({"options": {"learning_rate": "fast"}}, "learning_rate='fast': pass a number"),
             ({"options": {"batch_size": 2.5}}, "batch_size=2.5: pass a whole number"),
             ({"options": {"small": 1}}, "small=1: pass true or false"),
