@@ -19,5 +19,6 @@ def test_solves_catch(agent):
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_solves_cartpole(agent):
-    """At one of ten evaluations of 20 episodes: any agent may fall back for a while, or at the end."""
-    assert train(agent, "CartPole-v1", progress=False).evaluations["mean_return"].max() >= 450
+    """With the last network, of the first seed: others may fall back at the end."""
+    played = train(agent, "CartPole-v1", evaluations=0, progress=False).evaluate(20)
+    assert played.returns.mean() >= 450
