@@ -223,6 +223,7 @@ def main() -> None:
     parser.add_argument("--peer-python", help="an interpreter that has torch and sb3-contrib")
     parser.add_argument("--no-peer", action="store_true", help="measure ours alone")
     parser.add_argument("--quick", action="store_true", help="fewer seeds and shorter measurements")
+    parser.add_argument("--seconds", type=float, help="of a measurement of ours; default 1.5, or 0.3 if quick")
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS), help="which of ours")
     parser.add_argument("--num", type=int, default=51, help="quantiles, atoms and features on CartPole")
     parser.add_argument("--out", type=Path, help="where to write; a run of less than all writes nothing unless told")
@@ -241,6 +242,7 @@ def main() -> None:
     settings |= {"warm_up": 2_500, "steps": 2_000 if quick else 6_000}
     peers = [] if arguments.no_peer else [Peer(name, arguments.peer_python, settings) for name in PEERS]
     rounds, seconds = (2, 0.3) if quick else (4, 1.5)
+    seconds = arguments.seconds or seconds
     rows = measured(cases(arguments.agents, quick, arguments.num, on_gpu), peers, rounds, seconds)
     compared(rows, peers)
     show(rows, peers)
@@ -256,6 +258,7 @@ def main() -> None:
 def write(out: Path, rows: list[dict[str, Any]], peers: list[Peer], arguments: argparse.Namespace) -> None:
     """Everything that was measured, and with what."""
     flags = ["--quick"] * arguments.quick + (["--no-peer"] if arguments.no_peer else ["--peer-python PATH"])
+    flags += [f"--seconds {arguments.seconds:g}"] if arguments.seconds else []
     flags += [] if set(arguments.agents) == set(AGENTS) else ["--agents", *arguments.agents]
     packages = ("jax", "jaxlib", "equinox", "optax", "gymnax", "numpy")
     versions = {name: importlib.metadata.version(name) for name in packages}

@@ -45,7 +45,7 @@ class Settings:
     small: bool = False
     replay_capacity: int = 1_000_000
     learning_starts: int = 50_000
-    seconds: float = 5.0
+    seconds: float = 2.0
     rounds: int = 3
     seed: int = 0
 
