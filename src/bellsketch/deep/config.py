@@ -282,7 +282,8 @@ class TrainingConfig:
             raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST}]")
         if self.steps + self.loop.steps > LARGEST:
             raise InputError(
-                f"frames={self.frames:,}: a run has at most {(LARGEST - self.loop.steps) * self.loop.frame_skip:,}"
+                f"frames={self.frames:,}: a run has at most {(LARGEST - self.loop.steps) * self.loop.frame_skip:,};"
+                " pass fewer"
             )
         num = self.loop.num_environments
         warm_up = self.warm_up * num
