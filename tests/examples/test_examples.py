@@ -23,10 +23,7 @@ SMALLER = {
 }  # fmt: skip
 """Arguments of those that would take long."""
 
-SLOW = (
-    "plot_baselines", "plot_certificates", "plot_credit_rating", "plot_first_steps", "plot_inventory",
-    "plot_machine_maintenance", "plot_mean_and_risk_disagree", "plot_minatar", "plot_risk", "plot_sketch_td",
-)  # fmt: skip
+SLOW = ("plot_inventory", "plot_machine_maintenance", "plot_mean_and_risk_disagree", "plot_minatar")
 """They take five seconds or more, whatever their arguments; the site, which is built wherever tests run, has them."""
 
 
