@@ -62,6 +62,7 @@ class TestTrain:
             "config.json", "records.csv", "evaluations.csv", "times.csv", "figure.png", "networks", "checkpoints",
         }  # fmt: skip
         about = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        assert about["found"]["returns"]["rewards"] == [-1.0, 0.0, 1.0]
         assert about["training"] == tiny.config(seeds=2).plain()
         assert {"jax", "equinox", "gymnax", "optax"} <= set(about["versions"])
         assert matplotlib.image.imread(run / "figure.png").std() > 0.01
@@ -136,6 +137,18 @@ class TestEvaluate:
         assert main(arguments) == 2
         assert "at_step=9: the episode ended before" in words(capsys)[1]
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--at-step", "-1"], "at_step=-1: steps are counted from 0"),
+            (["--distributions", "seen.foo"], "distributions=seen.foo: its ending says what kind of picture it is"),
+        ],
+    )
+    def test_what_makes_no_sense_is_said_before_it_plays(self, capsys, run, monkeypatch, options, message):
+        monkeypatch.setattr("bellsketch.deep.run.Run.evaluate", None)
+        assert main(["evaluate", str(run), *options]) == 2
+        assert message in words(capsys)[1]
+
 
 class TestPlay:
     @pytest.mark.parametrize(("options", "frames"), [([], 9), (["--max-steps", "3", "--seed-index", "1"], 3)])
@@ -178,6 +191,10 @@ class TestPlot:
         assert matplotlib.image.imread(tmp_path / "deep" / "curves.png").std() > 0.01
         (axis,) = drawn[0].axes
         assert len(axis.lines) == 2 * 12  # more than there are colours
+
+    def test_a_picture_of_no_kind(self, capsys, run):
+        assert main(["plot", str(run), "--out", "curves.foo"]) == 2
+        assert "out=curves.foo: its ending says what kind of picture it is" in words(capsys)[1]
 
     def test_a_run_without_records(self, capsys, copy):
         (copy / "records.csv").unlink()

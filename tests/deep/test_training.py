@@ -1,11 +1,6 @@
 """Training runs: what is recorded and when, that they repeat, and how they fail."""
 
-import dataclasses
-import importlib.machinery
 import itertools
-import sys
-import time
-import types
 
 import hypothesis
 import hypothesis.strategies as st
@@ -17,22 +12,16 @@ import pytest
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
-from bellsketch.deep import trackers
 from bellsketch.deep.checkpoint import Checkpoints
 from bellsketch.deep.config import (
-    AgentConfig,
     EvaluationConfig,
-    LearnerConfig,
     LoopConfig,
     TrainingConfig,
 )
-from bellsketch.deep.loops.loop import LoopState
 from bellsketch.deep.playing import ACTIONS
-from bellsketch.deep.presets import PRESETS, preset_for
-from bellsketch.deep.progress import describe, progress_line
 from bellsketch.deep.run import EVALUATION, make_config, run_training, train
-from bellsketch.deep.setup import check_memory, set_up
-from bellsketch.deep.training import Plan, Progress, training
+from bellsketch.deep.setup import set_up
+from bellsketch.deep.training import Plan, training
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
 
@@ -215,6 +204,14 @@ class TestFailure:
         assert str(caught.value) == message
 
     @pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
+    def test_without_a_directory_the_error_has_the_batch(self):
+        setup = tiny.setup(environment="gym:Broken-v0", discount=0.99)
+        with pytest.raises(bs.DivergenceError, match="The batch is this error's `batch`") as caught:
+            run_training(setup, progress=False)
+        batch = caught.value.batch
+        assert not np.isfinite(batch.observation).all() or not np.isfinite(batch.next_observation).all()
+
+    @pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
     def test_observations_that_are_not_finite(self, tmp_path):
         setup = tiny.setup(environment="gym:Broken-v0", discount=0.99)
         with pytest.raises(bs.DivergenceError, match=r"seed 0, frame 1\d\d: the loss or a parameter would") as caught:
@@ -229,244 +226,6 @@ class TestFailure:
     def test_divergence(self):
         with pytest.raises(bs.DivergenceError, match="smaller --learning-rate"):
             list(training(tiny.setup(learning_rate=1e30)))
-
-
-class TestConfig:
-    def test_options_land_where_they_belong(self):
-        config = make_config(
-            "c51", "Catch-bsuite", frames=9_000, seeds=3, seed=5, risk="cvar:0.1", records=7, num=21, double=True,
-            learning_rate=0.5, batch_size=16, discount=0.9, evaluations=3, return_high=4.0, rewards=(0.0, 1.0),
-        )  # fmt: skip
-        small = PRESETS["small"]
-        assert (config.agent, config.environment, config.frames, config.seeds) == ("c51", "Catch-bsuite", 9_000, 3)
-        assert (config.seed, config.risk, config.records) == (5, "cvar:0.1", 7)
-        assert (config.options.num, config.options.double) == (21, True)
-        assert config.learner == dataclasses.replace(small.learner, learning_rate=0.5)
-        assert config.loop == dataclasses.replace(small.loop, batch_size=16, discount=0.9)
-        assert config.evaluation == EvaluationConfig(evaluations=3)
-        assert (config.returns.return_high, config.returns.rewards) == (4.0, (0.0, 1.0))
-
-    def test_whole_parts_may_be_given(self):
-        config = make_config("dqn", "Catch-bsuite", learner=LearnerConfig(adam_epsilon=0.1), learning_rate=0.5)
-        assert config.learner == LearnerConfig(adam_epsilon=0.1, learning_rate=0.5)
-
-    @pytest.mark.parametrize(
-        ("environment", "preset"),
-        [
-            ("ALE/Pong-v5", "paper"),
-            ("gym:ALE/Pong-v5", "paper"),
-            ("video_pinball", "paper"),
-            ("Breakout-MinAtar", "minatar"),
-            ("CartPole-v1", "small"),
-            ("gym:CartPole-v1", "small"),
-        ],
-    )
-    def test_presets(self, environment, preset):
-        assert preset_for(environment) == preset
-        config = make_config("dqn", environment)
-        expected = PRESETS[preset]
-        assert (config.frames, config.learner, config.loop) == (expected.frames, expected.learner, expected.loop)
-        assert config.options == AgentConfig()
-        assert make_config("sketch_dqn", environment).options == expected.sketch
-        assert make_config("dqn", environment, preset="paper").learner == LearnerConfig()
-
-    def test_the_papers_values(self):
-        config = make_config("sketch_dqn", "pong")
-        assert (config.frames, config.learner.learning_rate, config.loop.replay_capacity) == (200_000_000, 5e-5, 10**6)
-        assert (config.loop.batch_size, config.loop.update_period, config.loop.discount) == (32, 4, 0.99)
-        assert (config.loop.frame_skip, config.loop.reward_clip) == (4, 1.0)
-        agent = set_up(config).agent
-        anchors, slope = agent.decoder.features.anchors, agent.decoder.features.slope
-        assert (anchors[0], anchors[-1], anchors.size, slope) == pytest.approx((-12, 12, 401, 10))
-        assert agent.report.coefficient_error == pytest.approx(1.76e-4, rel=0.05)  # as the authors' code has it
-
-    def test_plain_values_and_back(self):
-        config = tiny.config("sketch_dqn", rewards=(0.0, 1.0), reward_interval=(-1.0, 1.0))
-        assert TrainingConfig.from_plain(config.plain()) == config
-
-    def test_lists_and_numbers_of_numpy(self):
-        given = {"rewards": [0.0, 1.0], "frames": np.int64(2_000), "learning_rate": np.float32(0.5)}
-        config = make_config("dqn", "Catch-bsuite", **given)
-        assert (config.returns.rewards, config.frames, config.learner.learning_rate) == ((0.0, 1.0), 2_000, 0.5)
-        assert TrainingConfig.from_plain(config.plain()) == config
-
-    def test_options_of_an_environment(self):
-        options = ("map_name=8x8", "is_slippery=false")
-        setup = tiny.setup("dqn", "FrozenLake-v1", environment_options=options, rewards=(0.0, 1.0))
-        assert setup.config.host.arguments == {"map_name": "8x8", "is_slippery": False}
-        assert setup.runner.loop.space.observation_shape == (64,)
-        setup.runner.init(setup.keys)
-        assert all(len(led) == 1 for led in setup.runner.environments._vector.envs[0].unwrapped.P[0].values())
-        setup.runner.close()
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"lerning_rate": 1}, "unknown option of the configuration 'lerning_rate'. Did you mean 'learning_rate'"),
-            ({"preset": "smal"}, "Did you mean 'small'"),
-            ({"frames": 1_000}, "frames=1000: learning starts only after 1000 of them"),
-            ({"frames": 0}, "frames=0: must be positive"),
-            ({"seed": -1}, "seed=-1"),
-            ({"seed": 2**31}, "seed=2147483648"),
-            ({"seeds": 0}, "seeds=0"),
-            ({"records": 0}, "records=0"),
-            ({"num_environments": 3}, "num_environments=3 and update_period=4: one must be a multiple"),
-            ({"discount": 1.1}, r"discount=1\.1"),
-            ({"discount": 0.0}, r"discount=0\.0"),
-            ({"exploration_final": 2.0}, "exploration_final"),
-            ({"learning_starts": -1}, "learning_starts=-1"),
-            ({"evaluation_episodes": 0}, "evaluation_episodes=0"),
-            ({"evaluation_epsilon": -0.1}, "evaluation_epsilon"),
-            ({"evaluations": -1}, "evaluations=-1"),
-            ({"learning_rate": float("nan")}, "learning_rate=nan"),
-            ({"learning_rate": float("inf")}, "learning_rate=inf: must be positive, and finite"),
-            ({"frames": 1e4}, r"frames=10000\.0: pass a whole number"),
-            ({"frames": 2**31}, r"frames=2,147,483,648: a run has at most 2,147,483,6\d\d"),
-            ({"seeds": 2.0}, r"seeds=2\.0: pass a whole number"),
-            ({"records": "10"}, "records='10': pass a whole number"),
-            ({"risk": 3}, "risk=3: pass a text"),
-            ({"learner": 3}, r"learner=3: pass LearnerConfig\(…\)"),
-            ({"threads": -1}, "threads=-1: must not be negative"),
-            ({"environment_options": ("map_name",)}, "environment_options='map_name': write NAME=VALUE"),
-            ({"learning_rate_final": 1.0}, r"learning_rate_final=1\.0: must lie in \[0, learning_rate=0\.001\]"),
-            ({"num": 0}, "num=0"),
-            ({"num_steps": 0}, "num_steps=0"),
-            ({"slope_factor": 0.0}, "slope_factor"),
-        ],
-    )
-    def test_what_makes_no_sense(self, options, message):
-        with pytest.raises(bs.InputError, match=message):
-            make_config("dqn", "Catch-bsuite", **options)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"agent": "sketch_dqm"}, "Did you mean 'sketch_dqn'"),
-            ({"environment": "Catch-bsuit"}, "Did you mean 'Catch-bsuite'"),
-            ({"risk": "cvar:0.1"}, "DQN knows means only"),
-            ({"features": "gaussian"}, "features='gaussian': dqn has no such option"),
-            ({"exact": True}, "exact=True: is for games of Atari, not for 'Catch-bsuite'; leave it out"),
-            ({"small": True}, r"small=True: networks for observations of shape \(10, 5\) are small already"),
-            ({"asynchronous": True}, "asynchronous=True: is for Gymnasium's environments"),
-            ({"environment_options": ("a=1",)}, "environment_options=.'a': 1.: is for Gymnasium's environments"),
-            ({"environment": "pong", "environment_options": ("a=1",)}, "environment_options.* is for Gymnasium's"),
-            (
-                {"environment": "FrozenLake-v1", "environment_options": ("mapname=8x8",)},
-                "environment_options=.'mapname': '8x8'.: 'FrozenLake-v1' does not take them .*unexpected",
-            ),
-        ],
-    )
-    def test_what_does_not_exist(self, options, message):
-        with pytest.raises(bs.InputError, match=message):
-            tiny.setup(**options)
-
-    def test_a_replay_that_does_not_fit(self):
-        with pytest.raises(bs.AllocationError, match=r"a replay of 1,000,000,000,000 steps.*smaller --replay-capacity"):
-            run_training(tiny.setup(replay_capacity=10**12), progress=False)
-
-    def test_the_largest_that_is_offered_fits(self, monkeypatch):
-        monkeypatch.setattr("bellsketch.deep.setup.available_bytes", lambda: 10_000_000)
-        with pytest.raises(bs.AllocationError, match="the largest that fits has") as problem:
-            check_memory(tiny.setup(replay_capacity=200_000))
-        largest = int(str(problem.value).split("fits has ")[1].split(";")[0].replace(",", ""))
-        check_memory(tiny.setup(replay_capacity=largest))
-        with pytest.raises(bs.AllocationError):
-            check_memory(tiny.setup(replay_capacity=largest + 4))
-
-
-def progress(**changes):
-    records = [
-        {"seed": 4, "mean_return": 1.0, "loss": 0.5, "epsilon": 0.25, "episodes": 3},
-        {"seed": 5, "mean_return": 2.0, "loss": 0.25, "epsilon": 0.25, "episodes": 2},
-    ]
-    values = {"records": records, "evaluations": [], "frames_per_second": 12_345.6} | changes
-    return Progress(1_500, 200_000, **values, state=object.__new__(LoopState))
-
-
-class TestProgress:
-    def test_line(self):
-        line = describe(progress())
-        assert line == "1.5k/200k frames 12.3k/s  return 1.5  loss 0.375  ε 0.25"
-
-    def test_line_of_what_is_not_known_yet(self):
-        rows = progress().records
-        rows[0]["mean_return"] = float("nan")
-        assert "return 2 " in describe(progress(records=rows))
-        rows[1]["mean_return"] = float("nan")
-        assert "return – " in describe(progress(records=rows))
-
-    def test_is_shown_on_stderr_or_not_at_all(self, capsys):
-        for shown in (True, False):
-            with progress_line(shown) as show:
-                show(progress())
-            out, err = capsys.readouterr()
-            assert out == ""
-            assert ("1.5k/200k" in err) == shown
-
-
-class TestTrackers:
-    def test_scalars(self):
-        found = trackers.scalars(progress(evaluations=[{"seed": 4, "mean_return": 7.0}]))
-        assert found["mean_return/seed_4"] == 1.0
-        assert found["loss/seed_5"] == 0.25
-        assert found["evaluation/seed_4"] == 7.0
-        assert found["frames_per_second"] == 12_345.6
-        assert len(found) == 2 * 4 + 1 + 1
-
-    @pytest.mark.parametrize("module", ["tensorboardX", "wandb"])
-    def test_what_is_not_installed(self, module, monkeypatch, tmp_path):
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-        make = {
-            "tensorboardX": lambda: trackers.tensorboard_tracker(tmp_path),
-            "wandb": lambda: trackers.wandb_tracker(tiny.config(), tmp_path),
-        }
-        with pytest.raises(bs.InputError, match=f"pip install {module}"):
-            make[module]()
-
-    def test_tensorboard(self, tmp_path):
-        pytest.importorskip("tensorboardX")
-        track = trackers.tensorboard_tracker(tmp_path / "run" / "tensorboard")
-        assert not list(tmp_path.iterdir())  # the run has yet to claim it
-        track(progress())
-        track(progress())
-        (file,) = (tmp_path / "run" / "tensorboard").iterdir()
-        deadline = time.monotonic() + 10  # another thread writes it, a little later
-        while b"mean_return/seed_4" not in file.read_bytes():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def test_wandb(self, monkeypatch, tmp_path):
-        """With something in its place: it may not be installed, and would ask for an account."""
-        started, logged = [], []
-
-        def init(**given):
-            started.append(given)
-            return types.SimpleNamespace(log=lambda values, step: logged.append((values, step)))
-
-        fake = types.ModuleType("wandb")
-        fake.init, fake.__spec__ = init, importlib.machinery.ModuleSpec("wandb", None)
-        monkeypatch.setitem(sys.modules, "wandb", fake)
-        config = tiny.config()
-        track = trackers.wandb_tracker(config, tmp_path)
-        assert not started  # nor anything written: the run has yet to claim its directory
-        assert not list(tmp_path.iterdir())
-        track(progress())
-        track(progress(frames_per_second=1.0))
-        (given,) = started
-        name = (tmp_path / "wandb_id").read_text()
-        assert given == {
-            "project": "bellsketch",
-            "config": config.plain(),
-            "dir": str(tmp_path),
-            "resume": "allow",
-            "id": name,
-        }
-        assert name
-        assert [step for _, step in logged] == [1_500, 1_500]
-        assert logged[0][0] == trackers.scalars(progress())
-        assert logged[1][0]["frames_per_second"] == 1.0
-        trackers.wandb_tracker(config, tmp_path)(progress())  # of a run that goes on
-        assert started[1] == given
 
 
 def test_five_seeds_have_the_keys_of_each():

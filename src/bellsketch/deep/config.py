@@ -24,6 +24,7 @@ KINDS: dict[Any, tuple[type, str]] = {
     str: (str, "a text"),
     Literal: (str, "a text"),
     tuple: (tuple, "several numbers"),
+    tuple[str, ...]: (tuple, "several texts, such as ('map_name=8x8',)"),
     type(None): (type(None), "None"),
 }
 """What fields hold, and how it is called."""
@@ -36,7 +37,7 @@ def checked(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
         value = tuple(value) if isinstance(value, list) else value.item() if isinstance(value, np.generic) else value
         hint = hints[name]
         choices = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        kinds = [KINDS.get(get_origin(kind) or kind, (kind, f"{kind.__name__}(…)")) for kind in choices]
+        kinds = [KINDS.get(kind) or KINDS.get(get_origin(kind)) or (kind, f"{kind.__name__}(…)") for kind in choices]
         if not any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind, _ in kinds):
             raise InputError(f"{name}={value!r}: pass {' or '.join(word for _, word in kinds)}")
         found[name] = value
