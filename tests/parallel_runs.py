@@ -22,11 +22,14 @@ from bellsketch.deep.setup import set_up
 from bellsketch.deep.training import training
 
 FUSED = {"seeds": 2}
-HOSTED = {"environment": "gym:Mixed-v0", "discount": 0.99, "seeds": 2, "frames": 400, "records": 3, "evaluations": 1}
+HOSTED = {
+    "environment": "gym:Mixed-v0", "discount": 0.99, "seeds": 2, "frames": 800, "records": 3, "evaluations": 1,
+    "num_environments": 8, "update_period": 4, "groups": 2,
+}  # fmt: skip
 BROKEN = HOSTED | {"environment": "gym:Broken-v0"}
 ATARI = {
-    "environment": "pong", "small": True, "num_environments": 8, "update_period": 8, "batch_size": 8, "frames": 1_000,
-    "replay_capacity": 400, "learning_starts": 80, "threads": 1, "evaluations": 0,
+    "environment": "pong", "small": True, "num_environments": 8, "update_period": 4, "batch_size": 8, "frames": 1_000,
+    "replay_capacity": 400, "learning_starts": 80, "threads": 1, "evaluations": 0, "groups": 2,
 }  # fmt: skip
 COMPILES: list[str] = []
 """One entry for each program that was compiled, or found in the cache."""

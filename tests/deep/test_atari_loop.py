@@ -23,28 +23,35 @@ ATARI = {
     "replay_capacity": 2_400,
     "learning_starts": 400,
     "threads": 2,
+    "groups": 2,
     "evaluations": 0,
     "frames": 6_400,
 }
 
 
-def watched(setup):
-    """A runner whose environments write down what they show."""
-    shown, taken, environments = [], [], setup.runner.environments
+def watched(environments):
+    """Environments that write down what they show."""
+    shown, taken, num = [], [], environments.num_environments
     reset, step = environments._reset, environments._step
 
     def watch(seeds):
         observation = reset(seeds)
-        shown.append((observation, np.ones(8, bool), np.zeros(8), np.ones(8), np.zeros(8, bool)))
+        shown.append((observation, np.ones(num, bool), np.zeros(num), np.ones(num), np.zeros(num, bool)))
         return observation
 
     def watch_step(actions, first):
-        taken.append(actions)
+        taken.append((actions,))
         shown.append(tuple(step(actions, first)))
         return Step(*shown[-1])
 
     environments._reset, environments._step = watch, watch_step
     return shown, taken
+
+
+def together(groups):
+    """What groups of environments wrote down, [t, e, …]; they take turns, so that every other one is of the same."""
+    parts = [[np.stack(column) for column in zip(*written, strict=True)] for written in groups]
+    return [np.stack(both, axis=2).reshape(len(both[0]), 8, *both[0].shape[2:]) for both in zip(*parts, strict=True)]
 
 
 @pytest.fixture(scope="module", params=["breakout", pytest.param("space_invaders", marks=pytest.mark.slow)])
@@ -56,14 +63,14 @@ def played(request):
             patch.setattr(atari, "MAX_FRAMES", 600)
         agent = "c51" if exact else "sketch_dqn"
         setup = tiny.setup(agent, request.param, **ATARI, exact=exact, **({} if exact else {"slope_factor": 1.0}))
-        (shown, taken), runner = watched(setup), setup.runner
+        runner = setup.runner
+        shown, taken = zip(*map(watched, runner.environments), strict=True)
         state = runner.explore(runner.init(setup.keys), 100)
         state = runner.advance(state, 80)
-        frames = np.stack([step[0] for step in shown])
+        frames, *numbers = together(shown)
         if exact:
             frames = np.asarray(jax.jit(grey_and_small)(frames))
-        numbers = (np.stack([step[i] for step in shown]) for i in (1, 2, 3, 4))
-        yield setup, state, (frames, *numbers, np.stack(taken))
+        yield setup, state, (frames, *numbers, *together(taken))
         runner.close()
 
 

@@ -59,6 +59,7 @@ class TestConfig:
         assert (config.frames, config.learner.learning_rate, config.loop.replay_capacity) == (200_000_000, 5e-5, 10**6)
         assert (config.loop.batch_size, config.loop.update_period, config.loop.discount) == (32, 4, 0.99)
         assert (config.loop.frame_skip, config.loop.reward_clip) == (4, 1.0)
+        assert (config.groups, make_config("dqn", "pong", num_environments=8).groups) == (2, 1)
         agent = set_up(config).agent
         anchors, slope = agent.decoder.features.anchors, agent.decoder.features.slope
         assert (anchors[0], anchors[-1], anchors.size, slope) == pytest.approx((-12, 12, 401, 10))
@@ -80,7 +81,7 @@ class TestConfig:
         assert setup.config.host.arguments == {"map_name": "8x8", "is_slippery": False}
         assert setup.runner.loop.space.observation_shape == (64,)
         setup.runner.init(setup.keys)
-        assert all(len(led) == 1 for led in setup.runner.environments._vector.envs[0].unwrapped.P[0].values())
+        assert all(len(led) == 1 for led in setup.runner.environments[0]._vector.envs[0].unwrapped.P[0].values())
         setup.runner.close()
 
     @pytest.mark.parametrize(
@@ -111,6 +112,8 @@ class TestConfig:
             ({"risk": 3}, "risk=3: pass a text"),
             ({"learner": 3}, r"learner=3: pass LearnerConfig\(…\)"),
             ({"threads": -1}, "threads=-1: must not be negative"),
+            ({"groups": 0}, "groups=0: must be positive"),
+            ({"groups": 2}, "groups=2: each is followed by as many updates, and there are 1 after a step of all"),
             (
                 {"environment_options": "map_name=8x8"},
                 "environment_options='map_name=8x8': pass several texts, such as",
@@ -136,6 +139,7 @@ class TestConfig:
             ({"exact": True}, "exact=True: is for games of Atari, not for 'Catch-bsuite'; leave it out"),
             ({"small": True}, r"small=True: networks for observations of shape \(10, 5\) are small already"),
             ({"asynchronous": True}, "asynchronous=True: is for Gymnasium's environments"),
+            ({"groups": 2, "num_environments": 8}, "groups=2: 'Catch-bsuite' is not on the host; leave it out"),
             ({"environment_options": ("a=1",)}, "environment_options=.'a': 1.: is for Gymnasium's environments"),
             ({"environment": "pong", "environment_options": ("a=1",)}, "environment_options.* is for Gymnasium's"),
             (

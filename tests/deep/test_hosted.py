@@ -48,11 +48,15 @@ def assert_true(table):
     np.testing.assert_array_equal(discount, np.where(next_time == length, 0.0, np.float32(DISCOUNT)))
 
 
-@pytest.fixture(scope="module")
-def mixed():
-    """Two seeds with four environments each, whose episodes terminate or are cut off after four steps."""
-    setup = toy(seeds=2)
+@pytest.fixture(scope="module", params=[1, 2], ids=["together", "in two groups"])
+def mixed(request):
+    """Two seeds with four or eight environments each, whose episodes terminate or are cut off after four steps."""
+    setup = toy(seeds=2, **in_groups(request.param))
     return setup, setup.runner.advance(setup.runner.explore(setup.runner.init(setup.keys), 25), 20)
+
+
+def in_groups(num):
+    return {"groups": num, "num_environments": 4 * num, "update_period": 4}
 
 
 def test_the_replay_holds_the_transitions_that_happened(mixed):
@@ -76,16 +80,18 @@ def test_every_environment_has_a_column_of_its_own(mixed):
     np.testing.assert_array_equal(rows.first[:, 1:], ~acted)
     time, length = now[..., 1], now[..., 2]
     np.testing.assert_array_equal(acted, time < np.minimum(length, 4))
-    columns = np.moveaxis(rows.frame[..., 2], 1, -1).reshape(8, -1)  # the lengths of its episodes tell which it is
-    assert len(np.unique(columns, axis=0)) == 8
+    columns = np.moveaxis(rows.frame[..., 2], 1, -1).reshape(
+        -1, len(rows.frame[0])
+    )  # the lengths of its episodes tell which it is
+    assert len(np.unique(columns, axis=0)) == len(columns) == state.step.ended.size
 
 
 def test_steps_updates_and_episodes_are_counted(mixed):
-    _, state = mixed
-    rows = rows_of(state)
-    np.testing.assert_array_equal(state.steps, [180, 180])
+    setup, state = mixed
+    rows, num = rows_of(state), setup.config.groups
+    np.testing.assert_array_equal(state.steps, [180 * num] * 2)
     np.testing.assert_array_equal(state.replay.written, [45, 45])
-    np.testing.assert_array_equal(state.learner.updates, [20, 20])
+    np.testing.assert_array_equal(state.learner.updates, [20 * num] * 2)
     ended = np.asarray(state.step.ended) + (~rows.acted).sum(axis=1)
     np.testing.assert_array_equal(state.tally.episodes, ended.sum(axis=1))
     under_way = np.where(state.step.ended, 0.0, state.returns).sum(axis=1)
@@ -101,8 +107,8 @@ def test_seeds_are_different_runs(mixed):
 
 
 def test_a_seed_among_others_is_as_if_alone(mixed):
-    _, state = mixed
-    setup = toy(seed=1)
+    among_others, state = mixed
+    setup = toy(seed=1, **in_groups(among_others.config.groups))
     alone = setup.runner.advance(setup.runner.explore(setup.runner.init(setup.keys), 25), 20)
     for one, among in zip(jax.tree.leaves(rows_of(alone)), jax.tree.leaves(rows_of(state)), strict=True):
         np.testing.assert_array_equal(one[0], among[1])

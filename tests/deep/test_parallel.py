@@ -222,6 +222,11 @@ class TestBadInput:
             (8, {"num_environments": 12}, "--num-environments 8 or 16, or"),
             (
                 4,
+                {"environment": "gym:Mixed-v0", "num_environments": 12, "update_period": 2, "groups": 2},
+                "num_environments=12: each device takes equally many, of each group, and 12 is not a multiple of 8;",
+            ),
+            (
+                4,
                 {"batch_size": 66},
                 "devices=4, batch_size=66: each device takes equally many, and 66 is not a multiple of 4; pass"
                 " --batch-size 64 or 68, or another --devices",

@@ -5,22 +5,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bellsketch.deep.groups import Group
 from bellsketch.deep.replay import Replay, Row, empty_replay
 
 DISCOUNT = 0.9
 
 
-def play(seed, num_rows, num_environments, capacity, stack):
+def play(seed, num_rows, num_environments, capacity, stack, groups=1, parts=0):
     """Random episodes that terminate or are cut off, into a replay and into plain lists, one for each environment.
 
-    A list holds (frame, first, acted, action, reward, discount) of every row.
+    A list holds (frame, first, acted, action, reward, discount) of every row. After those, so many groups write their
+    part of one more.
     """
     rng = np.random.default_rng(seed)
     replay = empty_replay(capacity, num_environments, (2,), np.uint8, stack)
     first, ended = np.ones(num_environments, bool), np.zeros(num_environments, bool)
     history = [[] for _ in range(num_environments)]
-    insert = jax.jit(lambda memory, row: memory.insert(row))
-    for t in range(num_rows):
+    insert = jax.jit(lambda memory, row, group: memory.insert(row, group))
+    for t in range(num_rows + (parts > 0)):
         frame = np.stack([np.array([t % 250 + 1, e + 1], np.uint8) for e in range(num_environments)])
         action, reward = rng.integers(0, 3, num_environments), rng.integers(-1, 2, num_environments).astype(np.float32)
         acted = ~ended
@@ -28,8 +30,9 @@ def play(seed, num_rows, num_environments, capacity, stack):
         cut_off = acted & ~terminated & (rng.random(num_environments) < 0.1)
         discount = np.where(terminated, 0.0, 1.0).astype(np.float32)
         row = Row(*(jnp.asarray(x) for x in (frame, first, acted, action, reward, discount)))
-        replay = insert(replay, row)
-        for e in range(num_environments):
+        for i in range(groups if t < num_rows else parts):
+            replay = insert(replay, jax.tree.map(lambda x, i=i: x[i::groups], row), Group(i, groups))
+        for e in range(num_environments if t < num_rows else 0):
             history[e].append((frame[e], first[e], acted[e], action[e], reward[e], discount[e]))
         first, ended = ended, terminated | cut_off
     return replay, history
@@ -84,8 +87,10 @@ def key(before, action, reward, discount, after):
 
 @pytest.mark.parametrize(("stack", "num_steps"), [(1, 1), (3, 1), (1, 3), (4, 2)])
 @pytest.mark.parametrize(("num_rows", "capacity"), [(60, 100), (150, 40)])
-def test_samples_are_the_transitions_that_happened(stack, num_steps, num_rows, capacity):
-    replay, history = play(0, num_rows, 2, capacity, stack)
+@pytest.mark.parametrize(("groups", "parts"), [(1, 0), (2, 1)], ids=["together", "in groups"])
+def test_samples_are_the_transitions_that_happened(stack, num_steps, num_rows, capacity, groups, parts):
+    replay, history = play(0, num_rows, 2, capacity, stack, groups, parts)
+    assert replay.capacity == capacity
     possible = transitions(history, max(0, num_rows - capacity), stack, num_steps)
     batch, weights = jax.jit(lambda k: replay.sample(k, 4_000, DISCOUNT, num_steps))(jax.random.key(1))
     drawn = set()

@@ -12,10 +12,12 @@ import numpy as np
 
 from bellsketch.core.errors import InputError
 from bellsketch.core.ranges import GRID_MARGIN
+from bellsketch.deep.environments.games import GAMES
 
 LARGEST = 2**31 - 1
 """Seed and number of steps: JAX's integers have 32 bits."""
-
+MANY_UPDATES = 8
+"""After a group's turn: as many as keep a GPU busy while the group plays. What updates share counts for less then."""
 
 KINDS: dict[Any, tuple[type, str]] = {
     int: (numbers.Integral, "a whole number"),
@@ -193,6 +195,9 @@ class HostConfig:
     """Atari: whether frames are made as in the authors' code, on the device, instead of by the emulator."""
     threads: int = 0
     """Atari: in which to emulate; 0: one on each core."""
+    groups: int | None = None
+    """On the host: of environments that take turns, each followed by its part of the updates, so that some play while
+    the others' frames are on their way; default: 2 for Atari with as many environments as suit a GPU, else 1."""
     asynchronous: bool = False
     """Gymnasium: whether each environment has a process of its own; pays off where a step takes a millisecond or
     more."""
@@ -202,6 +207,7 @@ class HostConfig:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise InputError(f"threads={self.threads}: must not be negative; 0 is one on each core")
+        _check_positive(self, "groups")
         for option in self.environment_options:
             if not isinstance(option, str) or "=" not in option:
                 raise InputError(f"environment_options={option!r}: write NAME=VALUE, such as map_name=8x8")
@@ -290,6 +296,12 @@ class TrainingConfig:
         warm_up = self.warm_up * num
         if (frames := self.evaluation.evaluation_frames) is not None and frames < self.loop.frame_skip:
             raise InputError(f"evaluation_frames={frames}: a step has {self.loop.frame_skip}; pass more of them")
+        if self.loop.updates % self.groups:
+            raise InputError(
+                f"groups={self.groups}: each is followed by as many updates, and there are {self.loop.updates} after a"
+                f" step of all environments (num_environments={num}, update_period={self.loop.update_period}); pass a"
+                " divisor of that"
+            )
         if self.steps <= warm_up:
             raise InputError(
                 f"frames={self.frames}: learning starts only after {warm_up * self.loop.frame_skip} of them"
@@ -301,6 +313,14 @@ class TrainingConfig:
     def steps(self) -> int:
         """Of each seed, at least."""
         return -(-self.frames // self.loop.frame_skip)
+
+    @property
+    def groups(self) -> int:
+        """Of environments that take turns."""
+        if self.host.groups is not None:
+            return self.host.groups
+        each, left = divmod(self.loop.updates, 2)
+        return 2 if self.environment in GAMES and left == 0 and each >= MANY_UPDATES else 1
 
     @property
     def warm_up(self) -> int:

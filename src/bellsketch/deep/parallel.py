@@ -82,7 +82,7 @@ def _lie(arrays: Any, sharding: NamedSharding) -> Any:
 ONE = Devices()
 
 
-def find_devices(num: int, loop: LoopConfig) -> Devices:
+def find_devices(num: int, loop: LoopConfig, groups: int = 1) -> Devices:
     """The first few of the kind that JAX computes on, if a run can be split among so many."""
     if num < 1:
         raise InputError(f"devices={num}: a run needs at least 1")
@@ -96,11 +96,12 @@ def find_devices(num: int, loop: LoopConfig) -> Devices:
             f"devices={num}: JAX finds {len(found)} here, of kind {kind}; pass at most so many. To try it on a CPU, set"
             f" XLA_FLAGS=--xla_force_host_platform_device_count={num} and pass --device cpu"
         )
-    for name, period in (("num_environments", loop.update_period), ("batch_size", 1)):
-        if (value := getattr(loop, name)) % num:
+    for name, period, parts in (("num_environments", loop.update_period, num * groups), ("batch_size", 1, num)):
+        if (value := getattr(loop, name)) % parts:
             raise InputError(
-                f"devices={num}, {name}={value}: each device takes equally many, and {value} is not a multiple of"
-                f" {num}; pass --{name.replace('_', '-')} {_nearest(value, num, period)}, or another --devices"
+                f"devices={num}, {name}={value}: each device takes equally many{', of each group' * (parts > num)}, and"
+                f" {value} is not a multiple of {parts}; pass --{name.replace('_', '-')}"
+                f" {_nearest(value, parts, period)}, or another --devices"
             )
     return Devices(found[:num])
 

@@ -3,6 +3,9 @@
 A row holds what one vector step saw: a frame of each environment, the action taken there, its reward, and the discount
 that followed. Where an episode has ended, the row after its last action holds the last frame and no action (``acted``
 is false): environments are reset one step later, which keeps the rows of all environments in step.
+
+Environments may take turns, in groups: a row is then written in as many parts, and is there when it has all of them. So
+that nothing is lost before that, there is room for one row more than are kept.
 """
 
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bellsketch.core.errors import InputError
 from bellsketch.core.pytree import pytree, static
+from bellsketch.deep.groups import ALL, Group
 from bellsketch.deep.transition import Transition
 
 TRIES = 4
@@ -41,26 +45,26 @@ class Replay:
     """A ring of rows."""
 
     rows: Row
-    """With an axis of ``capacity`` in front."""
+    """With an axis of ``capacity`` + 1 in front."""
     written: Int[Array, ""]
-    """Rows written so far, those that were overwritten included."""
+    """Whole rows written so far, those that were overwritten included."""
     stack: int = static()
     """Frames in an observation, oldest first along its last axis; 1: the frame itself."""
 
     @property
     def capacity(self) -> int:
-        return int(self.rows.first.shape[0])
+        """Rows that are kept."""
+        return self._places - 1
 
     @property
     def size(self) -> Int[Array, ""]:
         """Rows there are."""
         return jnp.minimum(self.written, self.capacity)
 
-    def insert(self, row: Row) -> "Replay":
-        """The memory with one more row, in place of the oldest if it is full."""
-        place = self.written % self.capacity
-        rows = jax.tree.map(lambda kept, new: kept.at[place].set(new.astype(kept.dtype)), self.rows, row)
-        return Replay(rows, self.written + 1, self.stack)
+    def insert(self, row: Row, group: Group = ALL) -> "Replay":
+        """The memory with one more row, or the part of it that a group wrote, in place of the oldest if it is full."""
+        rows = group.put(self.rows, row, self.written % self._places)
+        return Replay(rows, self.written + group.is_last, self.stack)
 
     def sample(
         self, key: jax.Array, batch_size: int, discount: float, num_steps: int = 1
@@ -84,8 +88,12 @@ class Replay:
         )
         return transitions, found.astype(jnp.float32)
 
+    @property
+    def _places(self) -> int:
+        return int(self.rows.first.shape[0])
+
     def _at(self, age: Any) -> Any:
-        return (self.written - 1 - age) % self.capacity
+        return (self.written - 1 - age) % self._places
 
     def _usable(self, age: Any, e: Any, num_steps: int) -> Bool[Array, ""]:
         """Whether all steps are there up to the last or to termination, none of them cut off in between."""
@@ -124,7 +132,7 @@ def empty_replay(
     """Room for ``capacity`` rows."""
     if capacity < stack + 2:
         raise InputError(f"capacity={capacity}: a replay needs room for at least {stack + 2} rows")
-    shape = (capacity, num_environments)
+    shape = (capacity + 1, num_environments)
     rows = Row(
         jnp.zeros((*shape, *frame_shape), frame_dtype),
         jnp.zeros(shape, bool),

@@ -51,8 +51,8 @@ class Setup:
         """Of all seeds, on all devices."""
         loop, space = self.config.loop, self.runner.loop.space
         row = jax.eval_shape(lambda: empty_replay(3, loop.num_environments, space.frame_shape, space.frame_dtype).rows)
-        row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(row)) / 3
-        return row_bytes * self.runner.loop.rows * self.config.seeds
+        row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(row)) / 4
+        return row_bytes * (self.runner.loop.rows + 1) * self.config.seeds
 
     def describe(self) -> str:
         """What will be learnt from what, for people to read."""
@@ -79,7 +79,7 @@ class Setup:
 
 def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
     """What a configuration comes to, on so many devices."""
-    found = find_devices(devices, config.loop)
+    found = find_devices(devices, config.loop, config.groups)
     environment = environments(config)
     given = config.returns
     returns = find_returns(
@@ -122,6 +122,8 @@ def environments(
 
 def _runner(loop: Loop, environment: NativeEnvironment | VectorEnvironments, config: TrainingConfig) -> Runner:
     if isinstance(environment, NativeEnvironment):
+        if loop.groups > 1:
+            raise InputError(f"groups={loop.groups}: {config.environment!r} is not on the host; leave it out")
         return FusedRunner(loop, environment)
     environment.close()
     make: Any = functools.partial(environments, config)

@@ -1,5 +1,6 @@
 """Frames a second on Atari: each agent's training, beside what environments alone and the learner alone can do."""
 
+import concurrent.futures
 import dataclasses
 import itertools
 import statistics
@@ -94,9 +95,13 @@ def measure(settings: Settings, cell: Cell) -> list[Record]:
 
     rng, actions = np.random.default_rng(settings.seed), runner.loop.space.num_actions
 
+    def play(group: Any, iterations: int) -> None:
+        for action in rng.integers(0, actions, (iterations * config.loop.acts, group.num_environments)):
+            group.step(action)
+
     def environments(iterations: int) -> None:
-        for action in rng.integers(0, actions, (iterations * config.loop.acts, settings.num_environments)):
-            runner.environments.step(action)
+        with concurrent.futures.ThreadPoolExecutor() as beside:
+            list(beside.map(play, runner.environments, itertools.repeat(iterations)))
 
     frames = config.loop.steps * config.loop.frame_skip
     speeds = {"whole": [frames * speed for speed in speeds_of(whole, settings)]}

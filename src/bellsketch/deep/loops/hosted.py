@@ -1,14 +1,18 @@
 """Environments on the host, everything else on the device, which learns while they play.
 
-A turn records what a step of all environments brought and chooses the next actions; those are sent off, and the updates
+A turn records what a step of environments brought and chooses the next actions; those are sent off, and the updates
 that are due are made until the environments are done. Updates thus draw from all steps but the one under way and the
 one before it, whose next frame is not stored yet, and the next actions are chosen by the network after them.
+
+Environments take turns in groups. With one, they wait while frames go to the device and actions come back, and the
+device waits with them; with two, the others play meanwhile. Each turn is followed by its part of the updates.
 """
 
 import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +26,7 @@ from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.evaluation import Episodes, play_frames, play_host
+from bellsketch.deep.groups import Group
 from bellsketch.deep.loops.loop import Loop, LoopState
 
 LARGEST = np.iinfo(np.int32).max
@@ -30,7 +35,7 @@ STREAMS = 16
 
 
 class HostedRunner:
-    """All seeds of a run, whose environments are one vector environment; states have an axis of seeds in front."""
+    """All seeds of a run, with a vector environment for each group; states have an axis of seeds in front."""
 
     def __init__(self, loop: Loop, make: Callable[[int], VectorEnvironments], num_seeds: int):
         self.loop, self._make, self._num_seeds = loop, make, num_seeds
@@ -40,11 +45,13 @@ class HostedRunner:
             for part in (loop.choose, self._record_one, self._turn_one, loop.update)
         )
         self._greedy = jax.jit(self._choose_greedily)
+        self._groups = [Group(index, loop.groups) for index in range(loop.groups)]
 
     @functools.cached_property
-    def environments(self) -> VectorEnvironments:
-        """Made when they are first needed: to evaluate a run others are."""
-        return self._make(self._num_seeds * self.loop.config.num_environments)
+    def environments(self) -> list[VectorEnvironments]:
+        """Of each group, all seeds' side by side. Made when they are first needed: to evaluate a run others are."""
+        num = self._num_seeds * self.loop.config.num_environments // self.loop.groups
+        return [self._make(num) for _ in self._groups]
 
     def init(self, keys: jax.Array) -> LoopState:
         """Before the first step, from a key for each seed."""
@@ -70,7 +77,9 @@ class HostedRunner:
 
     def update(self, state: LoopState) -> LoopState:
         """The updates of an iteration, without its steps."""
-        return self._learn(state)
+        for _ in self._groups:
+            state = self._learn(state)
+        return state
 
     def evaluate(
         self,
@@ -107,59 +116,73 @@ class HostedRunner:
     def close(self) -> None:
         """Let go of the environments."""
         if "environments" in vars(self):
-            self.environments.close()
+            for environments in self.environments:
+                environments.close()
             del self.environments
 
     def save_environments(self) -> bytes | None:
         """All of them, or None if they cannot be saved."""
-        return self.environments.save()
+        saved = [environments.save() for environments in self.environments]
+        return None if any(part is None for part in saved) else pickle.dumps(saved)
 
     def restore_environments(self, state: LoopState, saved: bytes | None) -> LoopState:
         """As they were; if they could not be saved, new episodes start, and those under way count as cut off."""
         if saved is not None:
-            self.environments.restore(saved)
+            for environments, part in zip(self.environments, pickle.loads(saved), strict=True):
+                environments.restore(part)
             return state
         keys, step = self._start(state.key)
         # The last row has no successor: with no action in it, it is never the start of a transition.
         cut_off = state.step._replace(ended=jnp.ones_like(state.step.ended))
-        action = jnp.zeros_like(state.replay.rows.action[:, 0])
-        new = self._record(dataclasses.replace(state, step=cut_off, key=keys), action, step)
+        new = dataclasses.replace(state, step=cut_off, key=keys)
+        for group in self._groups:
+            after = jax.vmap(group.of)(step)
+            new = self._record(new, jnp.zeros(after.first.shape, jnp.int32), after, group=group)
         return dataclasses.replace(new, steps=new.steps - self.loop.config.num_environments)  # nobody took one
 
     def _start(self, keys: jax.Array) -> tuple[jax.Array, Step]:
         """An episode in each environment. Those of a seed are the same whatever other seeds there are."""
         keys, keys_start = jnp.unstack(jax.vmap(jax.random.split)(keys), axis=1)
         num = self.loop.config.num_environments
-        seeds = jax.vmap(lambda key: jax.random.randint(key, (num,), 0, LARGEST))(keys_start)
-        return keys, self._by_seed(self.environments.reset(np.asarray(seeds).ravel().tolist()))
+        seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (num,), 0, LARGEST))(keys_start))
+        steps = [
+            self._by_seed(environments.reset(seeds[:, i :: self.loop.groups].ravel().tolist()))
+            for i, environments in enumerate(self.environments)
+        ]
+        return keys, jax.tree.map(lambda *parts: np.stack(parts, 2).reshape(*seeds.shape, *parts[0].shape[2:]), *steps)
 
     def _play(self, state: LoopState, vector_steps: int, learn_every: int | None) -> LoopState:
         if not vector_steps:
             return state
-        state, action = self._choose(state)
-        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        # A thread for each group: sending off updates takes the host as long as some of them take the device.
+        with concurrent.futures.ThreadPoolExecutor(len(self._groups)) as beside:
+            under_way = []
+            for group, environments in zip(self._groups, self.environments, strict=True):
+                state, action = self._choose(state, group=group)
+                under_way.append((action, beside.submit(self._step, environments, action)))
             for taken in range(1, vector_steps + 1):
-                # Sending off updates takes the host as long as some of them take the device: not before it can play.
-                played = beside.submit(self._step, action)
-                if learn_every is not None and taken % learn_every == 0:
-                    state = self.update(state)
-                if taken < vector_steps:
-                    state, action = self._turn(state, action, played.result())
-                else:
-                    state = self._record(state, action, played.result())
+                for i, group in enumerate(self._groups):
+                    action, played = under_way[i]
+                    if learn_every is not None and taken % learn_every == 0:
+                        state = self._learn(state)
+                    if taken < vector_steps:
+                        state, action = self._turn(state, action, played.result(), group=group)
+                        under_way[i] = action, beside.submit(self._step, self.environments[i], action)
+                    else:
+                        state = self._record(state, action, played.result(), group=group)
         return state
 
-    def _step(self, action: jax.Array) -> Step:
-        """What the environments answer, once the device has chosen."""
-        return self._by_seed(self.environments.step(np.asarray(action).ravel()))
+    def _step(self, environments: VectorEnvironments, action: jax.Array) -> Step:
+        """What environments answer, once the device has chosen."""
+        return self._by_seed(environments.step(np.asarray(action).ravel()))
 
     def _of_seeds(self, part: Callable[..., Any]) -> Callable[..., Any]:
         """For all of them, from what the host gave to a state, or a state and actions, that lie where they should."""
         devices = self.loop.devices
 
         @functools.wraps(part)
-        def together(first: Any, *given: Any) -> Any:
-            found = jax.vmap(part)(first, *devices.split(given))
+        def together(first: Any, *given: Any, **group: Any) -> Any:
+            found = jax.vmap(functools.partial(part, **group))(first, *devices.split(given))
             state, *action = (found,) if isinstance(found, LoopState) else found
             return (devices.hold(state), *devices.split(action)) if action else devices.hold(state)
 
@@ -168,11 +191,11 @@ class HostedRunner:
     def _init_one(self, key: jax.Array, step: Step) -> LoopState:
         return self.loop.init(key, None, self.loop.space.processed(step))
 
-    def _record_one(self, state: LoopState, action: jax.Array, after: Step) -> LoopState:
-        return self.loop.record(state, action, None, self.loop.space.processed(after))
+    def _record_one(self, state: LoopState, action: jax.Array, after: Step, group: Group) -> LoopState:
+        return self.loop.record(state, action, None, self.loop.space.processed(after), group)
 
-    def _turn_one(self, state: LoopState, action: jax.Array, after: Step) -> tuple[LoopState, jax.Array]:
-        return self.loop.choose(self._record_one(state, action, after))
+    def _turn_one(self, state: LoopState, action: jax.Array, after: Step, group: Group) -> tuple[LoopState, jax.Array]:
+        return self.loop.choose(self._record_one(state, action, after, group), group)
 
     def _player(self, stopped: threading.Event | None) -> Callable[..., tuple[jax.Array, Any]]:
         def choose(*given: Any) -> tuple[jax.Array, Any]:

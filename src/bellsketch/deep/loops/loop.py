@@ -13,6 +13,7 @@ from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.step import Space, Step
+from bellsketch.deep.groups import ALL, Group
 from bellsketch.deep.learner import Learner, LearnerState
 from bellsketch.deep.parallel import ONE, Devices
 from bellsketch.deep.replay import Replay, Row, empty_replay
@@ -64,6 +65,7 @@ class Loop:
 
     def __init__(self, agent: Agent, space: Space, config: TrainingConfig, devices: Devices = ONE):
         self.agent, self.space, self.config, self.devices = agent, space, config.loop, devices
+        self.groups = config.groups
         rows, needed = self.rows, space.stack + agent.num_steps + 1
         if rows < needed:
             raise InputError(
@@ -92,20 +94,22 @@ class Loop:
         returns = jnp.zeros(num)
         return LoopState(environments, step, stacked, replay, learner, key, none, returns, empty_tally(), failure)
 
-    def choose(self, state: LoopState) -> tuple[LoopState, Int[Array, " e"]]:
-        """An action for every environment: greedy, or random with probability ε."""
+    def choose(self, state: LoopState, group: Group = ALL) -> tuple[LoopState, Int[Array, " e"]]:
+        """An action for every environment of a group: greedy, or random with probability ε."""
         key, key_action = jax.random.split(state.key)
         epsilon = self.config.epsilon(state.steps)
         seen = state.step.observation if state.stacked is None else state.stacked
-        action = choose_actions(key_action, self.agent, state.learner.network, seen, epsilon)
+        action = choose_actions(key_action, self.agent, state.learner.network, group.of(seen), epsilon)
         return dataclasses.replace(state, key=key), action
 
-    def record(self, state: LoopState, action: Int[Array, " e"], environments: Any, after: Step) -> LoopState:
-        """What the actions brought, into the replay and the tally."""
-        before = state.step
+    def record(
+        self, state: LoopState, action: Int[Array, " e"], environments: Any, after: Step, group: Group = ALL
+    ) -> LoopState:
+        """What the actions of a group brought, into the replay and the tally."""
+        before, stacked, returns = group.of((state.step, state.stacked, state.returns))
         reward = after.reward if (clip := self.config.reward_clip) is None else jnp.clip(after.reward, -clip, clip)
         row = Row(before.observation, before.first, ~before.ended, action, reward, after.discount)
-        returns = jnp.where(before.ended, 0.0, state.returns + after.reward)
+        returns = jnp.where(before.ended, 0.0, returns + after.reward)
         tally = dataclasses.replace(
             state.tally,
             episodes=state.tally.episodes + after.ended.sum(dtype=jnp.int32),
@@ -114,18 +118,21 @@ class Loop:
         return dataclasses.replace(
             state,
             environments=environments,
-            step=after,
-            stacked=self._stacked(state.stacked, after),
-            replay=state.replay.insert(row),
-            steps=state.steps + self.config.num_environments,
-            returns=returns,
+            step=group.put(state.step, after),
+            stacked=group.put(state.stacked, self._stacked(stacked, after)),
+            replay=state.replay.insert(row, group),
+            steps=state.steps + action.size,
+            returns=group.put(state.returns, returns),
             tally=tally,
         )
 
     def update(self, state: LoopState) -> LoopState:
-        """The updates of an iteration. Their batches are drawn together, since the replay is the same for all."""
+        """The updates that follow a group's turn: of an iteration, if there is one group.
+
+        Their batches are drawn together, since the replay is the same for all.
+        """
         key, key_sample, key_update = jax.random.split(state.key, 3)
-        num = self.config.updates
+        num = self.config.updates // self.groups
         batches, weights = jax.vmap(self._sample, (0, None))(jax.random.split(key_sample, num), state.replay)
         batches, weights = self.devices.share_out(batches, weights)
         learner, info = self.learner.update(jax.random.split(key_update, num), state.learner, batches, weights)
