@@ -22,7 +22,7 @@ def test_measures_the_whole_and_its_parts(tmp_path):
     assert (row["game"], row["agent"], row["device"]) == ("pong", "dqn", "cpu")
     assert row["updates_per_s"] == pytest.approx(row["frames_per_s"] / 16, rel=0.01)  # the updates are counted
     assert row["us_per_update"] == pytest.approx(16e6 / row["learner_frames_per_s"], rel=0.01)
-    assert row["environments_frames_per_s"] > 0
+    assert row["of_environments"] == pytest.approx(row["frames_per_s"] / row["environments_frames_per_s"], abs=1e-3)
     assert matplotlib.image.imread(tmp_path / "figure.png").std() > 0.01
 
 
@@ -39,7 +39,8 @@ def made(**speeds):
         for agent, num in (*PUBLISHED, ("dqn", None))
     ]
     more = {"environments_frames_per_s": 80_000.0, "learner_frames_per_s": 7e4, "us_per_update": 228.6, "device": "x"}
-    return pd.DataFrame(rows).assign(published_frames_per_s=[*PUBLISHED.values(), None], **more)
+    made = pd.DataFrame(rows).assign(published_frames_per_s=[*PUBLISHED.values(), None], **more)
+    return made.assign(of_environments=made["frames_per_s"] / made["environments_frames_per_s"])
 
 
 def test_claims_can_hold_and_fail():

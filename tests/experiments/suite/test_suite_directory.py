@@ -161,9 +161,13 @@ class TestPlan:
         assert estimate.rate is None
         assert estimate.hours != estimate.hours
 
-    def test_measured_rates_come_with_the_library(self, tmp_path):
-        found = estimates(SuiteDirectory(tmp_path, PRESETS["minatar"]))
-        assert all(estimate.rate is not None and estimate.rate.frames_per_second > 0 for estimate in found)
+    @pytest.mark.parametrize(("name", "device"), [("minatar", "cpu"), ("atari57", "gpu")])
+    def test_measured_rates_come_with_the_library(self, tmp_path, name, device):
+        found = estimates(SuiteDirectory(tmp_path, PRESETS[name]))
+        assert {estimate.setting for estimate in found} == {"sketch_dqn", "dqn", "c51", "qr_dqn", "iqn"}
+        for estimate in found:
+            assert estimate.rate.device == device
+            assert estimate.hours == pytest.approx(estimate.frames / estimate.rate.frames_per_second / 3_600)
 
     def test_disk(self, directory):
         running, kept = disk_bytes(directory.jobs, 2)
