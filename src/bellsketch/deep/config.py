@@ -3,53 +3,17 @@
 import dataclasses
 import json
 import math
-import numbers
-import types
-from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
-
-import numpy as np
+from typing import Any, Literal
 
 from bellsketch.core.errors import InputError
 from bellsketch.core.ranges import GRID_MARGIN
+from bellsketch.deep.checking import check_positive, checked
 from bellsketch.deep.environments.games import GAMES
 
 LARGEST = 2**31 - 1
 """Seed and number of steps: JAX's integers have 32 bits."""
 MANY_UPDATES = 8
 """After a group's turn: as many as keep a GPU busy while the group plays. What updates share counts for less then."""
-
-KINDS: dict[Any, tuple[type, str]] = {
-    int: (numbers.Integral, "a whole number"),
-    float: (numbers.Real, "a number"),
-    bool: (bool, "true or false"),
-    str: (str, "a text"),
-    Literal: (str, "a text"),
-    tuple: (tuple, "several numbers"),
-    tuple[str, ...]: (tuple, "several texts, such as ('map_name=8x8',)"),
-    type(None): (type(None), "None"),
-}
-"""What fields hold, and how it is called."""
-
-
-def checked(part: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for fields of a configuration, if they are of the kinds that these hold; lists become tuples."""
-    hints, found = get_type_hints(part), {}
-    for name, value in values.items():
-        value = tuple(value) if isinstance(value, list) else value.item() if isinstance(value, np.generic) else value
-        hint = hints[name]
-        choices = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        kinds = [KINDS.get(kind) or KINDS.get(get_origin(kind)) or (kind, f"{kind.__name__}(…)") for kind in choices]
-        if not any(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)) for kind, _ in kinds):
-            raise InputError(f"{name}={value!r}: pass {' or '.join(word for _, word in kinds)}")
-        found[name] = value
-    return found
-
-
-def _check_positive(config: Any, *names: str) -> None:
-    for name in names:
-        if (value := getattr(config, name)) is not None and not 0 < value < math.inf:
-            raise InputError(f"{name}={value}: must be positive, and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +79,7 @@ class LearnerConfig:
     """Updates between copies to the target network."""
 
     def __post_init__(self) -> None:
-        _check_positive(self, "learning_rate", "adam_epsilon", "max_gradient_norm", "target_period")
+        check_positive(self, "learning_rate", "adam_epsilon", "max_gradient_norm", "target_period")
         if self.learning_rate_final is not None and not 0 <= self.learning_rate_final <= self.learning_rate:
             raise InputError(
                 f"learning_rate_final={self.learning_rate_final}: must lie in [0, learning_rate={self.learning_rate}]"
@@ -150,8 +114,8 @@ class LoopConfig:
     without."""
 
     def __post_init__(self) -> None:
-        _check_positive(self, "num_environments", "update_period", "batch_size", "replay_capacity", "exploration_steps")
-        _check_positive(self, "discount", "frame_skip", "reward_clip")
+        check_positive(self, "num_environments", "update_period", "batch_size", "replay_capacity", "exploration_steps")
+        check_positive(self, "discount", "frame_skip", "reward_clip")
         if self.discount > 1:
             raise InputError(f"discount={self.discount}: must lie in (0, 1]")
         if not 0 <= self.exploration_final <= 1:
@@ -207,7 +171,7 @@ class HostConfig:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise InputError(f"threads={self.threads}: must not be negative; 0 is one on each core")
-        _check_positive(self, "groups")
+        check_positive(self, "groups")
         for option in self.environment_options:
             if not isinstance(option, str) or "=" not in option:
                 raise InputError(f"environment_options={option!r}: write NAME=VALUE, such as map_name=8x8")
@@ -239,7 +203,7 @@ class EvaluationConfig:
     """Evaluations in a run, evenly spaced, the last one at its end; 0: none."""
 
     def __post_init__(self) -> None:
-        _check_positive(self, "evaluation_episodes", "evaluation_frames")
+        check_positive(self, "evaluation_episodes", "evaluation_frames")
         if not 0 <= self.evaluation_epsilon <= 1:
             raise InputError(f"evaluation_epsilon={self.evaluation_epsilon}: a probability lies in [0, 1]")
         if self.evaluations < 0:
@@ -284,7 +248,7 @@ class TrainingConfig:
     returns: ReturnsConfig = dataclasses.field(default_factory=ReturnsConfig)
 
     def __post_init__(self) -> None:
-        _check_positive(self, "frames", "seeds", "records")
+        check_positive(self, "frames", "seeds", "records")
         if not 0 <= self.seed <= LARGEST - self.seeds:
             raise InputError(f"seed={self.seed}: seeds must lie in [0, {LARGEST}]")
         if self.steps + self.loop.steps > LARGEST:

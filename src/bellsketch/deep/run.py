@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep import run_directory
-from bellsketch.deep.config import HostConfig, ReturnsConfig, TrainingConfig, checked
+from bellsketch.deep.checking import checked
+from bellsketch.deep.config import HostConfig, ReturnsConfig, TrainingConfig
 from bellsketch.deep.curves import Curves, plot_runs
 from bellsketch.deep.evaluation import Episodes
 from bellsketch.deep.presets import find_preset
