@@ -1,5 +1,7 @@
 """The loop with environments on the host: that the replay holds what happened there, and nothing else."""
 
+import threading
+
 import jax
 import numpy as np
 import pytest
@@ -125,6 +127,31 @@ def test_updates_follow_steps(num_environments, update_period, steps, updates):
     setup = toy(num_environments=num_environments, update_period=update_period)
     state = setup.runner.advance(setup.runner.init(setup.keys), 10)
     assert (int(state.steps[0]), int(state.learner.updates[0])) == (steps, updates)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_learns_while_environments_play(monkeypatch, groups):
+    """None of them need be done with a step before the device is given updates to make."""
+    runner = (setup := toy(**in_groups(groups))).runner
+    state, updates, waited = runner.init(setup.keys), threading.Event(), []
+    learn = runner._learn
+
+    def spied(state):
+        updates.set()
+        return learn(state)
+
+    def slow(step):
+        def wait(*given):
+            waited.append(updates.wait(5))
+            return step(*given)
+
+        return wait
+
+    monkeypatch.setattr(runner, "_learn", spied)
+    for environments in runner.environments:
+        environments._step = slow(environments._step)
+    runner.advance(state, 2)
+    assert waited == [True] * 2 * groups
 
 
 def test_learns_from_returns_of_three_steps(monkeypatch):

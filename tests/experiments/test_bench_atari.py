@@ -45,11 +45,13 @@ def made(**speeds):
 
 def test_claims_can_hold_and_fail():
     found = {claim.id.split(".")[1]: claim for claim in claims(made())}
-    assert [found[name].holds for name in ("frames", "share", "order")] == [True, False, True]
+    assert [found[name].holds for name in ("frames", "share", "order", "above-iqn")] == [True, False, True, False]
     assert found["share"].measured == pytest.approx(0.75)
     slow = {claim.id.split(".")[1]: claim for claim in claims(made(sketch_dqn=49_000.0, iqn=20_000.0))}
-    assert [slow[name].holds for name in ("frames", "order")] == [False, False]
+    assert [slow[name].holds for name in ("frames", "order", "above-iqn")] == [False, False, True]
     assert slow["order"].measured == pytest.approx(49 / 60)
+    falling = made(sketch_dqn=58e3, c51=60e3, qr_dqn=62e3)  # each pair is tied, and the ends are not
+    assert [claim.holds for claim in claims(falling) if claim.id.endswith("order")] == [False]
     assert claims(made()[lambda rows: rows["agent"] == "dqn"]) == []
 
 

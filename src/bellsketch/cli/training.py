@@ -71,5 +71,7 @@ def summary(run: Run) -> str:
     if run.evaluations.empty:
         return f"{run.frames:,} frames."
     last = run.evaluations[run.evaluations["frames"] == run.evaluations["frames"].max()]["mean_return"]
+    if last.isna().all():
+        return f"{run.frames:,} frames; no episode ended within the last evaluation: pass more --evaluation-frames."
     spread = f" (seeds from {last.min():.2f} to {last.max():.2f})" if len(last) > 1 else ""
     return f"{run.frames:,} frames; mean return {last.mean():.2f}{spread} in the last evaluation."

@@ -16,7 +16,7 @@ from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 
 MAX_STEPS = 27_000
-"""Episodes are cut off here: 108,000 frames of Atari, and longer than any other environment's."""
+"""Episodes are cut off here, unless the environment itself says that they may be longer."""
 
 
 class Episodes(eqx.Module):
@@ -75,8 +75,7 @@ def play_frames(
     step, seen, none = environments.reset(seed), None, np.zeros(environments.num_environments)
     returns, lengths, ended = none, none.astype(int), []
     for _ in range(num_steps):
-        key, key_action = jax.random.split(key)
-        actions, seen = choose(key_action, network, seen, step, epsilon)
+        key, actions, seen = choose(key, network, seen, step, epsilon)
         step = environments.step(np.asarray(actions))
         returns, lengths = (np.where(step.first, 0, total) for total in (returns, lengths))
         returns, lengths = returns + step.reward, lengths + ~step.first
@@ -90,13 +89,12 @@ def play_host(
 ) -> Episodes:
     """An episode in each environment on the host.
 
-    ``choose(key, network, seen_before, step, epsilon)`` gives actions, and what is seen.
+    ``choose(key, network, seen_before, step, epsilon)`` gives the next key, actions, and what is seen.
     """
     step, seen, none = environments.reset(seed), None, np.zeros(environments.num_environments)
     episodes = Episodes(none, none.astype(int), none > 0)
-    while not episodes.finished.all() and episodes.lengths.max() < MAX_STEPS:
-        key, key_action = jax.random.split(key)
-        actions, seen = choose(key_action, network, seen, step, epsilon)
+    while not episodes.finished.all() and episodes.lengths.max() < max(MAX_STEPS, environments.max_episode_steps or 0):
+        key, actions, seen = choose(key, network, seen, step, epsilon)
         step = environments.step(np.asarray(actions))
         episodes = episodes.after(step)
     return episodes

@@ -30,6 +30,9 @@ from bellsketch.deep.replay import empty_replay
 Runner = FusedRunner | HostedRunner
 REPLAY_SHARE = 0.9
 """Of memory; the rest is for networks, batches and what is computed of them."""
+CHECKPOINT_REPLAYS = 2.5
+"""Memory of the host that writing a checkpoint takes, in replays: a copy, another on its way to be compressed, and what
+comes of that."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Setup:
         loop, space = self.config.loop, self.runner.loop.space
         row = jax.eval_shape(lambda: empty_replay(3, loop.num_environments, space.frame_shape, space.frame_dtype).rows)
         row_bytes = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(row)) / 4
-        return row_bytes * (self.runner.loop.rows + 1) * self.config.seeds
+        return row_bytes * (self.runner.loop.rows + 1) * self.config.seeds  # one is being written
 
     def describe(self) -> str:
         """What will be learnt from what, for people to read."""
@@ -131,24 +134,26 @@ def _runner(loop: Loop, environment: NativeEnvironment | VectorEnvironments, con
 
 
 def check_memory(setup: Setup) -> None:
-    """Raise if the replay does not fit."""
+    """Raise if the replay does not fit, or a checkpoint of it."""
     loop, available = setup.config.loop, _replay_room(setup.runner.loop.devices)
-    rows = int(setup.runner.loop.rows * available / setup.replay_bytes)
+    rows = int((setup.runner.loop.rows + 1) * available / setup.replay_bytes) - 1
     check_fits(
         f"a replay of {loop.replay_capacity:,} steps for {setup.config.seeds} seed{'s' * (setup.config.seeds > 1)}"
         + setup._on_devices,
         setup.replay_bytes,
-        f"the largest that fits has {rows * loop.num_environments:,}; choose a smaller --replay-capacity, or fewer"
-        " --seeds, or more --devices if they are GPUs",
+        f"the largest that fits, with room for a checkpoint on the host, has {rows * loop.num_environments:,} steps;"
+        " choose a smaller --replay-capacity, or fewer --seeds, or more --devices if they are GPUs",
         available,
     )
 
 
 def _replay_room(devices: Devices) -> int:
-    """Bytes for it. On devices with memory of their own it may take most of that, in equal parts; on the host, which
-    may stand for several devices, a checkpoint copies it.
+    """Bytes for it: of devices with memory of their own, in equal parts, or else of the host, which may stand for
+    several devices. Checkpoints are made on the host.
     """
     stats: list[Any] = [device.memory_stats() for device in devices.devices or (jnp.zeros(()).device,)]
+    host = REPLAY_SHARE * available_bytes()
     if not all(stats):
-        return int(REPLAY_SHARE * available_bytes() / 2)
-    return int(REPLAY_SHARE * len(stats) * min(each["bytes_limit"] - each["bytes_in_use"] for each in stats))
+        return int(host / (1 + CHECKPOINT_REPLAYS))
+    own = REPLAY_SHARE * len(stats) * min(each["bytes_limit"] - each["bytes_in_use"] for each in stats)
+    return int(min(own, host / CHECKPOINT_REPLAYS))

@@ -38,7 +38,7 @@ class Progress:
     evaluations: list[Row]
     """One for each seed, of an evaluation that is done since the last record; it may have begun earlier."""
     frames_per_second: float
-    """Of all seeds together, since the last record."""
+    """Of all seeds together, since the last record, waiting included."""
     state: LoopState = dataclasses.field(repr=False)
     """Good until the run goes on, which reuses its memory."""
 
@@ -55,11 +55,13 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     with _deferred_interrupt() as interrupted, Evaluator(setup) as evaluator:
         if restored is not None and restored.evaluating:
             evaluator.start(state)
+        begun = time.perf_counter()
         for index in range(first, plan.num_records):
-            start, before = time.perf_counter(), int(state.steps[0])
+            before = int(state.steps[0])
             state = _advance(runner, state, plan, index, interrupted)
             steps = int(state.steps[0])
-            speed = (steps - before) * config.loop.frame_skip * config.seeds / (time.perf_counter() - start)
+            now = time.perf_counter()  # with what the record before had to wait for: an evaluation, a copy
+            speed, begun = (steps - before) * config.loop.frame_skip * config.seeds / (now - begun), now
             if (failed := np.asarray(state.failure.happened)).any():
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
@@ -69,14 +71,14 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             # Not by its constructor, whose shapes are those of one seed.
             state = eqx.tree_at(lambda s: s.tally, state, jax.tree.map(jnp.zeros_like, state.tally))
             stopping = bool(interrupted)  # asked once: a Ctrl-C after the checkpoint waits for the next one
-            now = stopping or index + 1 == plan.num_records
-            if now:
+            at_end = stopping or index + 1 == plan.num_records
+            if at_end:
                 _wait(evaluator, interrupted)
             evaluations = evaluator.take()
             if directory is not None:
                 directory.append(records, evaluations, speed)
                 if evaluates or not evaluator.is_pending:  # a later state could not make the evaluation again
-                    directory.checkpoint(setup, state, evaluating=evaluator.is_pending, now=now)
+                    directory.checkpoint(setup, state, evaluating=evaluator.is_pending, now=at_end)
             yield Progress(steps * config.loop.frame_skip, plan.total_frames, records, evaluations, speed, state)
             if stopping and index + 1 < plan.num_records:
                 raise KeyboardInterrupt

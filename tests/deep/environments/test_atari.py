@@ -133,15 +133,26 @@ def test_how_far_the_modes_are_apart(games):
     assert difference.mean() == pytest.approx(1.0, abs=0.3)
 
 
+def noops(num_resets):
+    """How many each of four environments had, so many times."""
+    environments = AtariEnvironments("pong", 4, threads=2)
+    for seed in range(num_resets):
+        seeds = np.random.SeedSequence(seed).generate_state(4)
+        yield from environments._vector.reset(seed=seeds % 2**31)[1]["episode_frame_number"].tolist()
+    environments.close()
+
+
+def test_noops_differ():
+    drawn = set(noops(6))
+    assert drawn <= set(range(31))
+    assert len(drawn) > 10
+    assert max(drawn) > 20
+
+
 @pytest.mark.slow
 def test_noops():
     """Thirty at most; ALE may draw none, where the authors' code takes at least one."""
-    environments = AtariEnvironments("pong", 4, threads=2)
-    drawn = set()
-    for seed in range(30):
-        seeds = np.random.SeedSequence(seed).generate_state(4)
-        drawn |= set(environments._vector.reset(seed=seeds % 2**31)[1]["episode_frame_number"].tolist())
-    environments.close()
+    drawn = set(noops(30))
     assert drawn <= set(range(31))
     assert {0, 30} <= drawn
     assert len(drawn) > 25

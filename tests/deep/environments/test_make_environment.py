@@ -6,6 +6,7 @@ import pytest
 
 from bellsketch.core.errors import InputError, UnknownNameError
 from bellsketch.deep.environments import HostEnvironments, NativeEnvironment, Space, make_environment, make_native
+from bellsketch.deep.environments.make import check_name
 
 
 def test_gymnax_comes_first():
@@ -48,6 +49,21 @@ def test_names_that_nobody_knows(name, nearest):
 def test_names_that_cannot_be_used(name, remedy):
     with pytest.raises(InputError, match=remedy):
         make_environment(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "game"),
+    [
+        ("Pong", "pong"),
+        ("space invaders", "space_invaders"),
+        ("VideoPinball", "video_pinball"),
+        ("BREAKOUT", "breakout"),
+    ],
+)
+def test_games_in_other_spellings(name, game):
+    for takes_a_name in (make_environment, check_name):
+        with pytest.raises(InputError, match=f"environment '{name}': Atari's is '{game}' here"):
+            takes_a_name(name)
 
 
 def test_numbered_observations_are_one_hot():

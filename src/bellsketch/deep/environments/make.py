@@ -21,9 +21,18 @@ PREFIX = "gym:"
 def check_name(name: str) -> None:
     """Raise if nobody knows an environment of that name, without making one."""
     plain = name.removeprefix(PREFIX)
+    _check_spelling(name)
     if name in GAMES or name in gymnax.registered_envs or plain in gymnasium.registry or ":" in plain:
         return
     raise _unknown(plain)
+
+
+def _check_spelling(name: str) -> None:
+    """Raise if somebody meant a game of Atari: Gymnasium takes Pong for a game of its own, without a version."""
+    plain = "".join(filter(str.isalnum, name.lower()))
+    game = next((game for game in GAMES if game.replace("_", "") == plain), name)
+    if game != name:
+        raise InputError(f"environment {name!r}: Atari's is {game!r} here; Gymnasium's have a version, as ALE/Pong-v5")
 
 
 def _unknown(name: str) -> UnknownNameError:
@@ -50,6 +59,7 @@ def make_environment(
         asynchronous: Whether each on the host runs in a process of its own.
         render: Whether those on the host can be rendered.
     """
+    _check_spelling(name)
     if name in GAMES:
         return AtariEnvironments(name, num_environments, **dict(options or {}))
     if not name.startswith(PREFIX) and name in gymnax.registered_envs:

@@ -5,7 +5,8 @@ that are due are made until the environments are done. Updates thus draw from al
 one before it, whose next frame is not stored yet, and the next actions are chosen by the network after them.
 
 Environments take turns in groups. With one, they wait while frames go to the device and actions come back, and the
-device waits with them; with two, the others play meanwhile. Each turn is followed by its part of the updates.
+device waits with them; with two, the others play meanwhile. Each turn is followed by its part of the updates. What is
+recorded can be drawn when all groups have had their turn.
 """
 
 import concurrent.futures
@@ -197,8 +198,8 @@ class HostedRunner:
     def _turn_one(self, state: LoopState, action: jax.Array, after: Step, group: Group) -> tuple[LoopState, jax.Array]:
         return self.loop.choose(self._record_one(state, action, after, group), group)
 
-    def _player(self, stopped: threading.Event | None) -> Callable[..., tuple[jax.Array, Any]]:
-        def choose(*given: Any) -> tuple[jax.Array, Any]:
+    def _player(self, stopped: threading.Event | None) -> Callable[..., tuple[jax.Array, jax.Array, Any]]:
+        def choose(*given: Any) -> tuple[jax.Array, jax.Array, Any]:
             if stopped is not None and stopped.is_set():
                 raise concurrent.futures.CancelledError
             return self._greedy(*given)
@@ -207,10 +208,11 @@ class HostedRunner:
 
     def _choose_greedily(
         self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: Any
-    ) -> tuple[jax.Array, Any]:
-        """Actions after a step, and what was seen."""
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """The next key, actions after a step, and what was seen."""
+        key, key_action = jax.random.split(key)
         seen = self.loop.space.observe(before, self.loop.space.processed(step))
-        return choose_actions(key, self.loop.agent, network, seen, epsilon), seen
+        return key, choose_actions(key_action, self.loop.agent, network, seen, epsilon), seen
 
     def _by_seed(self, step: Step) -> Step:
         """[s e, …] → [s, e, …]; on the host, from where programs take all of it at once."""
