@@ -132,6 +132,17 @@ class TestEvaluate:
         assert "over 8 episodes" in out
         assert matplotlib.image.imread(picture).std() > 0.01
 
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            (["--frames", "100"], "frames=100: 'Catch-bsuite' plays whole episodes"),
+            (["--frames", "100", "--episodes", "3"], "episodes=3 and frames=100: pass one of them"),
+        ],
+    )
+    def test_frames(self, capsys, run, more, message):
+        assert main(["evaluate", str(run), *more]) == 2
+        assert message in words(capsys)[1]
+
     def test_a_step_that_there_is_not(self, capsys, run, tmp_path):
         arguments = ["evaluate", str(run), "--distributions", str(tmp_path / "x.png"), "--at-step", "9"]
         assert main(arguments) == 2

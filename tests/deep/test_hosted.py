@@ -269,6 +269,15 @@ def test_episodes_that_end_within_so_many_frames():
     assert not np.array_equal(*(episodes.returns for episodes in played))
 
 
+def test_a_run_is_evaluated_in_frames():
+    run = run_training(toy("Echo-v0", seeds=2, frames=200, evaluations=0), progress=False)
+    played = run.evaluate_frames(600, epsilon=1.0)
+    assert [len(episodes.returns) for episodes in played] == [100, 100]
+    for frames, message in ((0, "a step has 1"), (4, "no episode ended within them; pass more")):
+        with pytest.raises(bs.InputError, match=f"frames={frames}: {message}"):
+            run.evaluate_frames(frames)
+
+
 def test_learns():
     *_, last = training(toy("Echo-v0", frames=3_000, evaluations=1, records=1))
     assert last.evaluations[0]["mean_return"] == 5.0

@@ -16,6 +16,8 @@ from rich.table import Table
 from bellsketch.cli.devices import on_device
 from bellsketch.cli.pictures import check_picture
 from bellsketch.core.errors import InputError
+from bellsketch.deep.evaluation import Episodes
+from bellsketch.deep.loops.hosted import seed_of
 from bellsketch.deep.pictures import plot_moment
 from bellsketch.deep.playing import moments
 from bellsketch.deep.run import Run, load_run
@@ -32,6 +34,8 @@ class Evaluate:
     """Directory of a run, finished or not."""
     episodes: int | None = None
     """Of each seed; default: --evaluation-episodes of the run."""
+    frames: int | None = None
+    """Instead: all episodes of each seed that end within so many; the paper's evaluation on Atari has 500000."""
     epsilon: float | None = None
     """The chance of a random action; default: as configured."""
     seed: int = 0
@@ -48,11 +52,13 @@ class Evaluate:
     def __call__(self) -> None:
         if self.at_step < 0:
             raise InputError(f"at_step={self.at_step}: steps are counted from 0")
+        if self.episodes is not None and self.frames is not None:
+            raise InputError(f"episodes={self.episodes} and frames={self.frames}: pass one of them")
         if self.distributions is not None:
             check_picture("distributions", self.distributions)
         with on_device(self.device):
             run = load_run(self.run)
-            played = run.evaluate(self.episodes, seed=self.seed, epsilon=self.epsilon)
+            played = self._played(run)
             if self.distributions is not None:
                 self._draw(run, self.distributions)
         record = self._record(run, played)
@@ -70,24 +76,32 @@ class Evaluate:
             f" {record['mean_return']:.2f} over {record['episodes']} episodes"
         )
 
-    def _record(self, run: Run, played: Any) -> dict[str, Any]:
-        returns, lengths = np.asarray(played.returns, float), np.asarray(played.lengths, float)
+    def _played(self, run: Run) -> list[Episodes]:
+        """Of each seed."""
+        if self.frames is not None:
+            return run.evaluate_frames(self.frames, seed=self.seed, epsilon=self.epsilon)
+        together = run.evaluate(self.episodes, seed=self.seed, epsilon=self.epsilon)
+        return [seed_of(together, i) for i in range(run.config.seeds)]
+
+    def _record(self, run: Run, played: list[Episodes]) -> dict[str, Any]:
         seeds = [
             {
                 "seed": run.config.seed + i,
-                "mean_return": float(returns[i].mean()),
-                "min_return": float(returns[i].min()),
-                "max_return": float(returns[i].max()),
-                "mean_length": float(lengths[i].mean()),
+                "episodes": len(episodes.returns),
+                "mean_return": float(np.mean(episodes.returns)),
+                "min_return": float(np.min(episodes.returns)),
+                "max_return": float(np.max(episodes.returns)),
+                "mean_length": float(np.mean(episodes.lengths)),
             }
-            for i in range(len(returns))
+            for i, episodes in enumerate(played)
         ]
+        returns, finished = (np.concatenate([getattr(e, name) for e in played]) for name in ("returns", "finished"))
         return {
             "agent": run.config.agent,
             "environment": run.config.environment,
             "frames": run.frames,
             "episodes": int(returns.size),
-            "unfinished": int((~np.asarray(played.finished)).sum()),
+            "unfinished": int((~finished).sum()),
             "mean_return": float(returns.mean()),
             "seeds": seeds,
         }

@@ -16,6 +16,7 @@ from bellsketch.deep.checking import checked
 from bellsketch.deep.config import HostConfig, ReturnsConfig, TrainingConfig
 from bellsketch.deep.curves import Curves, plot_runs
 from bellsketch.deep.evaluation import Episodes
+from bellsketch.deep.loops.hosted import HostedRunner
 from bellsketch.deep.presets import find_preset
 from bellsketch.deep.progress import progress_line
 from bellsketch.deep.run_directory import TrainingDirectory
@@ -59,16 +60,38 @@ class Run:
         """Whole episodes of each seed's network, [s, e]; by default ``evaluation_episodes``, with the ε, of the
         configuration.
         """
-        given = self.config.evaluation
-        num_episodes = given.evaluation_episodes if num_episodes is None else num_episodes
+        num_episodes = self.config.evaluation.evaluation_episodes if num_episodes is None else num_episodes
         if num_episodes < 1:
             raise InputError(f"num_episodes={num_episodes}: must be at least 1")
-        # Not the keys of training, whatever the two seeds are.
+        keys, epsilon = self._evaluation(seed, epsilon)
+        return jax.device_get(self.setup.runner.evaluate(keys, self.networks, num_episodes, epsilon))
+
+    def evaluate_frames(self, frames: int, *, seed: int = 0, epsilon: float | None = None) -> list[Episodes]:
+        """All episodes of each seed's network that end within so many frames: the paper's evaluation, with 500,000.
+
+        For environments on the host. Frames had better be more than an episode can have.
+        """
+        runner, skip = self.setup.runner, self.config.loop.frame_skip
+        if not isinstance(runner, HostedRunner):
+            raise InputError(
+                f"frames={frames}: {self.config.environment!r} plays whole episodes, as it is not on the host; pass"
+                " episodes"
+            )
+        if frames < skip:
+            raise InputError(f"frames={frames}: a step has {skip}; pass more of them")
+        keys, epsilon = self._evaluation(seed, epsilon)
+        played = runner.evaluate_frames(keys, self.networks, frames, epsilon)
+        if any(len(episodes.returns) == 0 for episodes in played):
+            raise InputError(f"frames={frames}: no episode ended within them; pass more")
+        return played
+
+    def _evaluation(self, seed: int, epsilon: float | None) -> tuple[jax.Array, float]:
+        """Keys of each seed, which are not those of training whatever the two seeds are, and ε."""
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), EVALUATION), self.config.seeds)
-        epsilon = given.evaluation_epsilon if epsilon is None else epsilon
+        epsilon = self.config.evaluation.evaluation_epsilon if epsilon is None else epsilon
         if not 0 <= epsilon <= 1:
             raise InputError(f"epsilon={epsilon}: a probability lies in [0, 1]")
-        return jax.device_get(self.setup.runner.evaluate(keys, self.networks, num_episodes, epsilon))
+        return keys, epsilon
 
     def plot(self) -> Figure:
         """Learning curves."""
