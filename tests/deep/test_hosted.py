@@ -204,7 +204,7 @@ def test_shapes_are_those_of_a_state(mixed):
 
 
 @pytest.fixture(scope="module")
-def unsaved(mixed):
+def unsaved():
     """A run whose environments could not be saved, before it was stopped and after it was restored."""
     setup = toy("Locked-v0", seeds=2)
     state = setup.runner.explore(setup.runner.init(setup.keys), 10)

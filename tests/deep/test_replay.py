@@ -86,8 +86,11 @@ def key(before, action, reward, discount, after):
 
 
 @pytest.mark.parametrize(("stack", "num_steps"), [(1, 1), (3, 1), (1, 3), (4, 2)])
-@pytest.mark.parametrize(("num_rows", "capacity"), [(60, 100), (150, 40)])
-@pytest.mark.parametrize(("groups", "parts"), [(1, 0), (2, 1)], ids=["together", "in groups"])
+@pytest.mark.parametrize(
+    ("num_rows", "capacity", "groups", "parts"),
+    [(60, 100, 1, 0), (150, 40, 1, 0), (150, 40, 2, 1)],
+    ids=["with room", "full", "full, in groups"],
+)
 def test_samples_are_the_transitions_that_happened(stack, num_steps, num_rows, capacity, groups, parts):
     replay, history = play(0, num_rows, 2, capacity, stack, groups, parts)
     assert replay.capacity == capacity
