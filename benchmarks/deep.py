@@ -22,12 +22,12 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
+from peers.run import answer
 from rich.console import Console
 from rich.table import Table
 
@@ -130,15 +130,9 @@ class Peer:
 
     def measure(self) -> None:
         """One more measurement, in a process of its own."""
-        script = Path(__file__).parent / "peers" / PEERS[self.name]
-        command = [self.interpreter, str(script), json.dumps(self.settings)]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command[:2])} failed; try --no-peer\n{done.stderr[-2_000:]}")
-        answer = json.loads(done.stdout.splitlines()[-1])
-        self.speeds.append(answer["steps_per_second"])
-        self.versions = answer["versions"]
+        found = answer(self.interpreter, PEERS[self.name], self.settings)
+        self.speeds.append(found["steps_per_second"])
+        self.versions = found["versions"]
 
 
 def cases(agents: list[str], quick: bool, num: int, on_gpu: bool) -> list[list[Case]]:

@@ -3,9 +3,9 @@
 python benchmarks/huber.py [--peer-python PATH]       prints a table and writes benchmarks/results/huber.json
 
 Ours has its preset's settings, sixteen seeds of each threshold side by side, and the last network plays 20 episodes.
-The peer is Stable-Baselines3's DQN, whose threshold is 1, with the same settings but for an Adam of its own and a
-learning rate that stays as it is, four seeds; its interpreter: ``python -m venv peers && peers/bin/pip install
-stable-baselines3``.
+The peer is Stable-Baselines3's DQN, whose threshold is 1, with the same settings but for an Adam of its own, a learning
+rate that stays as it is, and one environment instead of four; four seeds. Its interpreter: ``python -m venv peers &&
+peers/bin/pip install stable-baselines3``.
 """
 
 import argparse
@@ -13,11 +13,11 @@ import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from peers.run import answer
 from rich.console import Console
 
 from bellsketch.deep import train
@@ -25,7 +25,7 @@ from bellsketch.deep.networks import VECTOR
 from bellsketch.deep.run import make_config
 
 RESULTS = Path(__file__).parent / "results" / "huber.json"
-PEER = Path(__file__).parent / "peers" / "sb3_dqn.py"
+PEER = "sb3_dqn.py"
 CARTPOLE = "CartPole-v1"
 THRESHOLDS = {"published": 1.0, "ours": None}
 SEEDS, PEER_SEEDS = 16, 4
@@ -45,13 +45,10 @@ def peers(interpreter: str) -> tuple[list[float], dict[str, str]]:
         vars(config.learner) | vars(config.loop) | {"evaluation_episodes": config.evaluation.evaluation_episodes}
     )
     found, versions = [], {}
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     for seed in range(PEER_SEEDS):
-        command = [interpreter, str(PEER), json.dumps(settings | {"seed": seed})]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-        answer = json.loads(done.stdout.splitlines()[-1])
-        found.append(answer["mean_return"])
-        versions = answer["versions"]
+        said = answer(interpreter, PEER, settings | {"seed": seed})
+        found.append(said["mean_return"])
+        versions = said["versions"]
     return found, versions
 
 

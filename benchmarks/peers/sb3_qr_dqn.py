@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 import sb3_contrib
+import sb3_settings
 import stable_baselines3
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
@@ -33,28 +34,12 @@ def measure(settings: dict[str, Any]) -> float:
     """Steps a second of one seed and one environment, once ε is at its end."""
     torch.set_num_threads(settings["threads"])
     total = settings["warm_up"] + settings["steps"]
-    agent = sb3_contrib.QRDQN(
-        "MlpPolicy",
-        settings["environment"],
-        learning_rate=settings["learning_rate"],
-        buffer_size=settings["replay_capacity"],
-        learning_starts=settings["learning_starts"],
-        batch_size=settings["batch_size"],
-        gamma=settings["discount"],
-        train_freq=settings["update_period"],
-        gradient_steps=1,
-        target_update_interval=settings["target_period"] * settings["update_period"],  # in steps there
-        exploration_fraction=settings["exploration_steps"] / total,
-        exploration_final_eps=settings["exploration_final"],
-        max_grad_norm=settings["max_gradient_norm"],
-        policy_kwargs={
-            "net_arch": [settings["width"]] * 2,
-            "n_quantiles": settings["num"],
-            "optimizer_kwargs": {"eps": settings["adam_epsilon"]},
-        },
-        seed=settings["seed"],
-        device="cpu",
-    )
+    policy = {
+        "net_arch": [settings["width"]] * 2,
+        "n_quantiles": settings["num"],
+        "optimizer_kwargs": {"eps": settings["adam_epsilon"]},
+    }
+    agent = sb3_contrib.QRDQN(**sb3_settings.arguments(settings, total), policy_kwargs=policy)
     clock = Clock(settings["warm_up"])
     agent.learn(total, callback=clock)
     return settings["steps"] / (time.perf_counter() - clock.started)

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 
 import jax
 import pandas as pd
@@ -37,6 +38,13 @@ class TestBeside:
 
         monkeypatch.setattr(type(runner), "evaluate", wait)
         return go
+
+    def test_frames_a_second_count_what_was_waited_for(self, monkeypatch):
+        """By the record after it."""
+        monkeypatch.setattr("bellsketch.deep.training._wait", lambda *_: time.sleep(0.5))
+        *_, before, last = training(toy(frames=400, records=3, evaluations=3))
+        assert last.frames - before.frames == 100
+        assert 0 < last.frames_per_second <= 100 / 0.5
 
     def test_the_run_goes_on_and_the_evaluation_is_of_its_own_networks(self, monkeypatch, tmp_path):
         """With no checkpoint after which it could not be made again."""

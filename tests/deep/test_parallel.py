@@ -279,6 +279,17 @@ def test_a_replay_may_be_as_large_as_all_devices_hold_in_equal_parts():
                 check_memory(setup)
 
 
+def test_the_host_must_have_room_for_a_checkpoint(monkeypatch):
+    setup = tiny.setup(replay_capacity=200_000)
+    setup.runner.loop.devices = Devices()
+    setup.runner.loop.devices.devices = [Stub(10**12)]
+    monkeypatch.setattr("bellsketch.deep.setup.available_bytes", lambda: 2 * setup.replay_bytes)
+    with pytest.raises(bs.AllocationError, match="with room for a checkpoint on the host"):
+        check_memory(setup)
+    monkeypatch.setattr("bellsketch.deep.setup.available_bytes", lambda: 3 * setup.replay_bytes)
+    check_memory(setup)
+
+
 def test_one_device_is_none_of_this():
     devices = find_devices(1, tiny.config().loop)
     state = object()

@@ -16,7 +16,7 @@ from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 
 MAX_STEPS = 27_000
-"""Episodes are cut off here, unless the environment itself says that they may be longer."""
+"""Episodes are cut off here, unless an environment on the host says itself that they may be longer."""
 
 
 class Episodes(eqx.Module):
