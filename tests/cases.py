@@ -5,11 +5,19 @@ from math import comb
 
 import jax
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 import bellsketch as bs
 
 SIX = ("random_chain", "directed_chain", "tree", "loopy_tree", "cycle", "loopy_fork")
+DETERMINISTIC = tuple(name for name in bs.environments.NAMES if not name.endswith("_gaussian"))
+
+
+def environments(*quick: str) -> pytest.MarkDecorator:
+    """For a test of all environments, of which those that are not ``quick`` are slow."""
+    names = [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in bs.environments.NAMES]
+    return pytest.mark.parametrize("name", names)
 
 
 @functools.cache

@@ -136,7 +136,7 @@ class TestConfig:
             ({"environment": "Catch-bsuit"}, "Did you mean 'Catch-bsuite'"),
             ({"risk": "cvar:0.1"}, "DQN knows means only"),
             ({"features": "gaussian"}, "features='gaussian': dqn has no such option"),
-            ({"exact": True}, "exact=True: is for games of Atari, not for 'Catch-bsuite'; leave it out"),
+            ({"exact": True}, "exact=True: is for the paper's 57 games of Atari, not for 'Catch-bsuite'; leave it out"),
             ({"small": True}, r"small=True: networks for observations of shape \(10, 5\) are small already"),
             ({"asynchronous": True}, "asynchronous=True: is for Gymnasium's environments"),
             ({"groups": 2, "num_environments": 8}, "groups=2: 'Catch-bsuite' is not on the host; leave it out"),

@@ -269,6 +269,17 @@ def test_episodes_that_end_within_so_many_frames():
     assert not np.array_equal(*(episodes.returns for episodes in played))
 
 
+def test_a_seed_is_evaluated_among_others_as_if_alone():
+    setup = toy("Echo-v0", seeds=3)
+    networks, runner = setup.runner.init(setup.keys).learner.network, setup.runner
+    only = setup.keys[1:2], jax.tree.map(lambda x: x[1:2], networks)
+    among, alone = runner.evaluate(setup.keys, networks, 8, 0.5), runner.evaluate(*only, 8, 0.5)
+    assert among.returns.shape == among.lengths.shape == among.finished.shape == (3, 8)
+    np.testing.assert_array_equal(among.returns[1], alone.returns[0])
+    among, alone = (runner.evaluate_frames(*which, 120, 0.5) for which in ((setup.keys, networks), only))
+    np.testing.assert_array_equal(among[1].returns, alone[0].returns)
+
+
 def test_a_run_is_evaluated_in_frames():
     run = run_training(toy("Echo-v0", seeds=2, frames=200, evaluations=0), progress=False)
     played = run.evaluate_frames(600, epsilon=1.0)

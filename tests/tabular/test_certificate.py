@@ -8,11 +8,10 @@ import bellsketch as bs
 from bellsketch.core.norms import candidates
 from bellsketch.tabular.certificate import certify
 from bellsketch.tabular.one_step import one_step_errors, supports, whereabouts, without_cancelling
-from cases import model, return_range, solution, truth
+from cases import DETERMINISTIC, model, return_range, solution, truth
 
 GRID_TRUTH = 1e-6
 """The embeddings of a ground truth on a grid are off by this much; enumerated ones by rounding."""
-DETERMINISTIC = [name for name in bs.environments.NAMES if not name.endswith("_gaussian")]
 GAUSSIAN = [name for name in bs.environments.NAMES if name.endswith("_gaussian")]
 SMOOTH = ["sigmoid", "tanh", "erf", "gaussian"]
 BOUNDS = ("return_bounds", "noiseless_bounds", "noise_bounds")

@@ -15,7 +15,7 @@ from bellsketch.tabular.expectile import expectile_dp, expectile_td
 from bellsketch.tabular.moments import moments_td
 from bellsketch.tabular.particles import GaussianMixture, particle_dp, particle_td
 from bellsketch.tabular.quantile import quantile_td
-from cases import model, return_range, truth
+from cases import environments, model, return_range, truth
 
 pytestmark = pytest.mark.filterwarnings("ignore:support .* misses part of the returns")
 
@@ -74,16 +74,8 @@ def leaves_close(a, b):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9)
 
 
-def environments(quick):
-    """All environments, those beyond ``quick`` marked slow."""
-    names = bs.environments.NAMES
-    return pytest.mark.parametrize(
-        "name", [pytest.param(n, marks=() if n in quick else pytest.mark.slow) for n in names]
-    )
-
-
 @pytest.mark.parametrize("method", ROWS)
-@environments(quick=["random_chain", "loopy_fork", "tree", "tree_gaussian"])
+@environments("loopy_fork", "tree_gaussian")
 def test_distributions_means_and_seeds(name, method):
     mrp, span, row = model(name), return_range(name), ROWS[method]
     algorithm = row.make(mrp, row.num, span)
@@ -99,7 +91,7 @@ def test_distributions_means_and_seeds(name, method):
 
 
 @pytest.mark.parametrize("method", ROWS)
-@environments(quick=["loopy_fork"])
+@environments("loopy_fork")
 def test_jit_is_eager_and_vmap_is_a_loop(name, method):
     row = ROWS[method]
     algorithm = row.make(model(name), row.num, return_range(name))

@@ -6,10 +6,10 @@ from scipy.sparse.linalg import spsolve
 
 import bellsketch as bs
 from bellsketch.experiments.large_models import large_model
-from cases import bellman_system, model, return_range, solution, truth
+from cases import DETERMINISTIC, bellman_system, environments, model, return_range, solution, truth
 
 
-@pytest.mark.parametrize("name", bs.environments.NAMES)
+@environments(*DETERMINISTIC, "tree_gaussian")
 def test_means(name):
     result = solution(name)
     np.testing.assert_allclose(result.mean, model(name).value, atol=2e-4 * result.return_range.width)

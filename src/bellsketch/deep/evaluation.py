@@ -1,5 +1,7 @@
 """How well a network plays: the returns of whole episodes, acting (almost) greedily."""
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +15,6 @@ from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
-from bellsketch.deep.environments.vector import VectorEnvironments
 
 MAX_STEPS = 27_000
 """Episodes are cut off here, unless an environment on the host says itself that they may be longer."""
@@ -59,42 +60,28 @@ def play(
     return jax.lax.while_loop(goes_on, turn, (key, environments, step, 0, episodes))[-1]
 
 
-def play_frames(
-    key: jax.Array,
-    choose: Any,
-    network: Any,
-    environments: VectorEnvironments,
-    seed: int,
-    epsilon: float,
-    num_steps: int,
-) -> Episodes:
-    """All episodes that end within ``num_steps`` steps of each environment on the host.
+def episodes_within(steps: Iterable[Step], shape: tuple[int, int], num_steps: int) -> list[Episodes]:
+    """All episodes of each seed that end within ``num_steps`` steps of its environments on the host, [s, e].
 
     The steps must be more than an episode can have, or long episodes would count less often than short ones.
     """
-    step, seen, none = environments.reset(seed), None, np.zeros(environments.num_environments)
-    returns, lengths, ended = none, none.astype(int), []
-    for _ in range(num_steps):
-        key, actions, seen = choose(key, network, seen, step, epsilon)
-        step = environments.step(np.asarray(actions))
+    returns, lengths, ended = np.zeros(shape), np.zeros(shape, int), []
+    for step in itertools.islice(steps, num_steps):
         returns, lengths = (np.where(step.first, 0, total) for total in (returns, lengths))
         returns, lengths = returns + step.reward, lengths + ~step.first
-        ended += list(zip(returns[step.ended], lengths[step.ended], strict=True))
-    both = np.array(ended, float).reshape(-1, 2)
-    return Episodes(both[:, 0], both[:, 1].astype(int), np.ones(len(both), bool))
+        where = np.nonzero(step.ended)
+        ended.append(np.stack([where[0], returns[where], lengths[where]]))
+    together = np.concatenate(ended, axis=1)
+    of_seeds = [together[1:, together[0] == seed] for seed in range(shape[0])]
+    return [Episodes(own[0], own[1].astype(int), np.ones(own.shape[1], bool)) for own in of_seeds]
 
 
-def play_host(
-    key: jax.Array, choose: Any, network: Any, environments: VectorEnvironments, seed: int, epsilon: float
-) -> Episodes:
-    """An episode in each environment on the host.
-
-    ``choose(key, network, seen_before, step, epsilon)`` gives the next key, actions, and what is seen.
-    """
-    step, seen, none = environments.reset(seed), None, np.zeros(environments.num_environments)
+def whole_episodes(steps: Iterable[Step], shape: tuple[int, int], most: int) -> Episodes:
+    """An episode in each environment on the host, [s, e], of at most so many steps."""
+    none = np.zeros(shape)
     episodes = Episodes(none, none.astype(int), none > 0)
-    while not episodes.finished.all() and episodes.lengths.max() < max(MAX_STEPS, environments.max_episode_steps or 0):
-        key, actions, seen = choose(key, network, seen, step, epsilon)
-        step = environments.step(np.asarray(actions))
+    for step in itertools.islice(steps, most):
         episodes = episodes.after(step)
+        if episodes.finished.all():
+            break
     return episodes

@@ -111,7 +111,7 @@ def environments(
     others = ("asynchronous", "environment_options") if is_game else ("exact", "threads")
     for name, value in ((name, getattr(host, name)) for name in others):
         if value:
-            kind = "Gymnasium's environments" if is_game else "games of Atari"
+            kind = "Gymnasium's environments" if is_game else "the paper's 57 games of Atari"
             raise InputError(f"{name}={value!r}: is for {kind}, not for {config.environment!r}; leave it out")
     game = {"frame_skip": config.loop.frame_skip, "exact": host.exact, "threads": host.threads}
     return make_environment(

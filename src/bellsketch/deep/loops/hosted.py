@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -26,7 +26,7 @@ import numpy as np
 from bellsketch.deep.acting import choose_actions
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
-from bellsketch.deep.evaluation import Episodes, play_frames, play_host
+from bellsketch.deep.evaluation import MAX_STEPS, Episodes, episodes_within, whole_episodes
 from bellsketch.deep.groups import Group
 from bellsketch.deep.loops.loop import Loop, LoopState
 
@@ -45,7 +45,7 @@ class HostedRunner:
             jax.jit(self._of_seeds(part), donate_argnums=0)
             for part in (loop.choose, self._record_one, self._turn_one, loop.update)
         )
-        self._greedy = jax.jit(self._choose_greedily)
+        self._greedy = jax.jit(jax.vmap(self._choose_greedily, (0, 0, 0, 0, None)))
         self._groups = [Group(index, loop.groups) for index in range(loop.groups)]
 
     @functools.cached_property
@@ -91,28 +91,22 @@ class HostedRunner:
         stopped: threading.Event | None = None,
     ) -> Episodes:
         """Whole episodes of each seed's network, unless it is ``stopped`` before."""
-        networks = self.loop.devices.one(networks)
-        with contextlib.closing(self._make(num_episodes)) as environments:
-            played = [
-                play_host(key, self._player(stopped), seed_of(networks, i), environments, seed, epsilon)
-                for i, (key, seed) in enumerate(zip(keys, _seeds(keys), strict=True))
-            ]
-        return jax.tree.map(lambda *episodes: np.stack(episodes), *played)
+        with contextlib.closing(self._make(num_episodes * len(keys))) as environments:
+            steps = self._greedy_steps(keys, networks, environments, epsilon, stopped)
+            most = max(MAX_STEPS, environments.max_episode_steps or 0)
+            return whole_episodes(steps, (len(keys), num_episodes), most)
 
     def evaluate_frames(
         self, keys: jax.Array, networks: Any, frames: int, epsilon: float, stopped: threading.Event | None = None
     ) -> list[Episodes]:
         """All episodes of each seed's network that end within so many frames, unless it is ``stopped`` before."""
-        steps, choose = frames // self.loop.config.frame_skip, self._player(stopped)
-        networks = self.loop.devices.one(networks)
+        num = frames // self.loop.config.frame_skip
         with contextlib.closing(self._make(1)) as one:
             # As many streams side by side as can each have the longest episode that there is.
-            streams = min(STREAMS, max(1, steps // (one.max_episode_steps or steps)))
-        with contextlib.closing(self._make(streams)) as environments:
-            return [
-                play_frames(key, choose, seed_of(networks, i), environments, seed, epsilon, steps // streams)
-                for i, (key, seed) in enumerate(zip(keys, _seeds(keys), strict=True))
-            ]
+            streams = min(STREAMS, max(1, num // (one.max_episode_steps or num)))
+        with contextlib.closing(self._make(streams * len(keys))) as environments:
+            steps = self._greedy_steps(keys, networks, environments, epsilon, stopped)
+            return episodes_within(steps, (len(keys), streams), num // streams)
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -147,7 +141,7 @@ class HostedRunner:
         num = self.loop.config.num_environments
         seeds = np.asarray(jax.vmap(lambda key: jax.random.randint(key, (num,), 0, LARGEST))(keys_start))
         steps = [
-            self._by_seed(environments.reset(seeds[:, i :: self.loop.groups].ravel().tolist()))
+            _by_seed(environments.reset(seeds[:, i :: self.loop.groups].ravel().tolist()), self._num_seeds)
             for i, environments in enumerate(self.environments)
         ]
         return keys, jax.tree.map(lambda *parts: np.stack(parts, 2).reshape(*seeds.shape, *parts[0].shape[2:]), *steps)
@@ -175,7 +169,7 @@ class HostedRunner:
 
     def _step(self, environments: VectorEnvironments, action: jax.Array) -> Step:
         """What environments answer, once the device has chosen."""
-        return self._by_seed(environments.step(np.asarray(action).ravel()))
+        return _by_seed(environments.step(np.asarray(action).ravel()), self._num_seeds)
 
     def _of_seeds(self, part: Callable[..., Any]) -> Callable[..., Any]:
         """For all of them, from what the host gave to a state, or a state and actions, that lie where they should."""
@@ -198,13 +192,25 @@ class HostedRunner:
     def _turn_one(self, state: LoopState, action: jax.Array, after: Step, group: Group) -> tuple[LoopState, jax.Array]:
         return self.loop.choose(self._record_one(state, action, after, group), group)
 
-    def _player(self, stopped: threading.Event | None) -> Callable[..., tuple[jax.Array, jax.Array, Any]]:
-        def choose(*given: Any) -> tuple[jax.Array, jax.Array, Any]:
-            if stopped is not None and stopped.is_set():
-                raise concurrent.futures.CancelledError
-            return self._greedy(*given)
-
-        return choose
+    def _greedy_steps(
+        self,
+        keys: jax.Array,
+        networks: Any,
+        environments: VectorEnvironments,
+        epsilon: float,
+        stopped: threading.Event | None,
+    ) -> Iterator[Step]:
+        """What each seed's network meets in its environments, [s, e, …], which are the same whatever other seeds there
+        are.
+        """
+        networks, each = self.loop.devices.one(networks), environments.num_environments // len(keys)
+        step = _by_seed(environments.reset([int(seed) for key in keys for seed in _seeds(key, each)]), len(keys))
+        seen = None
+        while stopped is None or not stopped.is_set():
+            keys, actions, seen = self._greedy(keys, networks, seen, step, epsilon)
+            step = _by_seed(environments.step(np.asarray(actions).ravel()), len(keys))
+            yield step
+        raise concurrent.futures.CancelledError
 
     def _choose_greedily(
         self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: Any
@@ -214,13 +220,15 @@ class HostedRunner:
         seen = self.loop.space.observe(before, self.loop.space.processed(step))
         return key, choose_actions(key_action, self.loop.agent, network, seen, epsilon), seen
 
-    def _by_seed(self, step: Step) -> Step:
-        """[s e, …] → [s, e, …]; on the host, from where programs take all of it at once."""
-        return jax.tree.map(lambda x: np.reshape(x, (self._num_seeds, -1, *x.shape[1:])), step)
+
+def _by_seed(step: Step, num: int) -> Step:
+    """[s e, …] → [s, e, …]; on the host, from where programs take all of it at once."""
+    return jax.tree.map(lambda x: np.reshape(x, (num, -1, *x.shape[1:])), step)
 
 
-def _seeds(keys: jax.Array) -> list[int]:
-    return np.asarray(jax.vmap(lambda key: jax.random.randint(key, (), 0, LARGEST))(keys)).tolist()
+def _seeds(key: jax.Array, num: int) -> np.ndarray:
+    """Of so many environments."""
+    return np.random.SeedSequence(int(jax.random.randint(key, (), 0, LARGEST))).generate_state(num)
 
 
 def seed_of(modules: Any, index: int) -> Any:
