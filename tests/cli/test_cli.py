@@ -268,3 +268,22 @@ def test_an_interrupted_reproduction_says_what_is_kept(capsys, monkeypatch):
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.strip() == f"bellsketch {bs.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (OSError(-2, "Name or service not known"), "error: [Errno -2] Name or service not known"),
+        (
+            PermissionError(13, "Permission denied", "/away"),
+            "error: [Errno 13] Permission denied: '/away'; check the path, its permissions and the space left",
+        ),
+    ],
+)
+def test_paths_are_blamed_for_what_is_wrong_with_them_only(capsys, monkeypatch, problem, said):
+    def fail():
+        raise problem
+
+    monkeypatch.setattr("bellsketch.cli._parse", lambda _: fail)
+    assert main(["demo"]) == 2
+    assert " ".join(capsys.readouterr().err.split()) == said

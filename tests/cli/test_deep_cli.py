@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import bellsketch as bs
 import bellsketch.cli
 import tiny
 from bellsketch.cli import COMMANDS, main
@@ -28,6 +29,7 @@ from bellsketch.deep.config import (
     ReturnsConfig,
 )
 from bellsketch.deep.loops.fused import FusedRunner
+from bellsketch.deep.playing import _drawing
 from bellsketch.deep.presets import PRESETS
 from bellsketch.deep.run import load_run
 
@@ -152,6 +154,7 @@ class TestEvaluate:
         ("options", "message"),
         [
             (["--at-step", "-1"], "at_step=-1: steps are counted from 0"),
+            (["--episodes", "0"], "error: episodes=0: must be at least 1"),
             (["--distributions", "seen.foo"], "distributions=seen.foo: its ending says what kind of picture it is"),
         ],
     )
@@ -185,6 +188,17 @@ class TestPlay:
         assert main(["play", str(copy), *options]) == 2
         assert message in words(capsys)[1]
         assert sorted(tmp_path.rglob("*")) == before
+
+    @pytest.mark.parametrize(
+        ("problem", "said"), [(NotImplementedError(), "(NotImplementedError)"), (OSError("no display"), "(no display)")]
+    )
+    def test_environments_that_do_not_draw_themselves(self, problem, said):
+        def make(render):
+            raise problem
+
+        with pytest.warns(bs.BellsketchWarning) as caught:
+            assert _drawing(make, "Shows-v0") is None
+        assert f"environment 'Shows-v0' does not draw itself {said}: what the network" in str(caught[0].message)
 
     def test_films_that_need_ffmpeg(self, capsys, run, tmp_path, monkeypatch):
         monkeypatch.setattr("matplotlib.animation.writers.is_available", lambda name: False)
@@ -242,8 +256,11 @@ class TestDamage:
         self.damage(copy / "networks")
         assert main(["evaluate", str(copy)]) == 0
         shutil.rmtree(copy / "networks")
+        assert main(["evaluate", str(copy)]) == 0
+        shutil.move(copy / "checkpoints", copy / "elsewhere")
         assert main(["evaluate", str(copy)]) == 2
         assert "has no networks yet; let it train until its first checkpoint" in words(capsys)[1]
+        shutil.move(copy / "elsewhere", copy / "checkpoints")
         assert main(["resume", str(copy), "--quiet"]) == 0
         assert main(["evaluate", str(copy)]) == 0
 

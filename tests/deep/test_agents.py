@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 
 import bellsketch as bs
 from bellsketch.core.backups import RewardSet, RewardSpan, reward_set
@@ -230,6 +231,23 @@ def test_cvar_of_samples_is_the_mean_of_the_worst():
     np.testing.assert_allclose(found, expected, atol=0.01)
 
 
+@pytest.mark.parametrize("level", [0.01, 0.1, 0.5, 1.0])
+def test_cvar_of_random_levels_has_no_bias(level):
+    """Of normal returns, for which it is mean − sd · density(quantile) / level."""
+    means, deviations = jnp.array([0.0, 1.0]), jnp.array([1.0, 0.5])
+    agent = IQN(criterion=CVaR(level, -5.0, 5.0))
+
+    def network(_, levels):
+        return means[:, None] + deviations[:, None] * jax.scipy.stats.norm.ppf(levels)
+
+    keys = jax.random.split(KEY, 4_000)
+    found = np.asarray(jax.jit(jax.vmap(lambda key: agent.action_values(key, network, None)))(keys), float)
+    tail = scipy.stats.norm.pdf(scipy.stats.norm.ppf(level)) / level
+    standard_error = found.std(axis=0) / np.sqrt(len(keys))
+    assert np.all(np.abs(found.mean(axis=0) - (means - tail * deviations)) < 4 * standard_error)
+    assert np.all(found.std(axis=0) < 0.2)  # as good as 32 draws
+
+
 def test_criteria():
     g = np.array([-1.0, 0.0, 2.0])
     np.testing.assert_allclose(Mean()(g)[:, 0], g)
@@ -278,8 +296,8 @@ def exactly(arm, criterion):
     return criterion.of(bs.AtomicDistribution(list(ARMS[arm]), np.array(list(ARMS[arm].values())) / 20))
 
 
-TOLERANCE = {"c51": 1e-4, "qr": 1e-4, "iqn": 0.05, "sketch": 0.02}
-"""Of values, relative to 1 + their size. Those of IQN are of random levels, those of a sketch blurred where f jumps."""
+TOLERANCE = {"c51": 1e-4, "qr": 1e-4, "iqn": 0.05, "sketch": 0.03}
+"""Of values, relative to 1 + their size. Those of IQN are of random levels, those of a sketch a little blurred."""
 
 
 @pytest.mark.parametrize("name", TOLERANCE)

@@ -269,14 +269,20 @@ def test_episodes_that_end_within_so_many_frames():
     assert not np.array_equal(*(episodes.returns for episodes in played))
 
 
-def test_a_seed_is_evaluated_among_others_as_if_alone():
-    setup = toy("Echo-v0", seeds=3)
-    networks, runner = setup.runner.init(setup.keys).learner.network, setup.runner
+def test_a_seed_is_evaluated_among_others_as_if_alone(monkeypatch):
+    """With as many others as have no more environments than there are to learn from, 24."""
+    setup, made = toy("Echo-v0", seeds=3, num_environments=8), []
+    runner, make = setup.runner, setup.runner._make
+    networks = runner.init(setup.keys).learner.network
     only = setup.keys[1:2], jax.tree.map(lambda x: x[1:2], networks)
-    among, alone = runner.evaluate(setup.keys, networks, 8, 0.5), runner.evaluate(*only, 8, 0.5)
-    assert among.returns.shape == among.lengths.shape == among.finished.shape == (3, 8)
-    np.testing.assert_array_equal(among.returns[1], alone.returns[0])
-    among, alone = (runner.evaluate_frames(*which, 120, 0.5) for which in ((setup.keys, networks), only))
+    monkeypatch.setattr(runner, "_make", lambda num: made.append(num) or make(num))
+    for num, expected in ((8, [24]), (10, [20, 10]), (30, [30, 30, 30])):
+        among = runner.evaluate(setup.keys, networks, num, 0.5)
+        assert (made, among.returns.shape) == (expected, (3, num))
+        np.testing.assert_array_equal(among.returns[1], runner.evaluate(*only, num, 0.5).returns[0])
+        made.clear()
+    among, alone = (runner.evaluate_frames(*which, 48, 0.5) for which in ((setup.keys, networks), only))
+    assert made == [1, 3, 1, 1]  # one each, as episodes may have any length
     np.testing.assert_array_equal(among[1].returns, alone[0].returns)
 
 

@@ -56,6 +56,17 @@ def test_vectors_have_dense_layers():
     assert Torso(KEY, (10, 5), PLAIN)(jnp.ones((10, 5))).shape == (128,)
 
 
+@pytest.mark.parametrize("shape", [(2, 2, 3), (1, 1, 5), (2, 40, 3), (3, 3, 1)])
+def test_small_images_are_seen(shape):
+    """A convolution needs three pixels each way."""
+    assert layers_for(shape) == (GRID if min(shape[:2]) >= 3 else VECTOR)
+    torso = Torso(KEY, shape, PLAIN)
+    images = np.random.default_rng(0).normal(size=(2, *shape))
+    one, other = (np.asarray(torso(jnp.float32(image))) for image in images)
+    assert one.shape == (128,)
+    assert not np.array_equal(one, other)
+
+
 def test_the_published_network():
     """Mnih et al., 2015: as many parameters as is known of it, for four actions."""
     network = HeadedTorso(KEY, (84, 84, 4), 4, 1, PLAIN)
@@ -98,6 +109,12 @@ def test_bytes_of_screens_are_fractions_and_cells_are_not():
     pixels, cells = (np.random.default_rng(0).integers(0, n, s) for n, s in ((256, (84, 84, 4)), (2, (10, 10, 4))))
     np.testing.assert_allclose(screen(jnp.uint8(pixels)), screen(jnp.float32(pixels / 255)), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(grid(jnp.uint8(cells)), grid(jnp.float32(cells)))
+
+
+@pytest.mark.parametrize(("shape", "scale"), [((84, 84), 255), ((10, 5), 1), ((2, 2, 3), 1), ((7,), 1)])
+def test_bytes_of_one_grey_screen_are_fractions_too(shape, scale):
+    torso, numbers = Torso(KEY, shape, PLAIN), np.random.default_rng(0).integers(0, 256, shape)
+    np.testing.assert_allclose(torso(jnp.uint8(numbers)), torso(jnp.float32(numbers / scale)), rtol=1e-5, atol=1e-6)
 
 
 def test_half_precision():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import shutil
 import signal
 import subprocess
@@ -9,17 +10,22 @@ import sys
 import threading
 import time
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 import bellsketch as bs
 import tiny
-import toy_environments  # noqa: F401, registers them
+import toy_environments
+from bellsketch.cli import main
 from bellsketch.deep import run_directory
 from bellsketch.deep.checkpoint import Checkpoints
-from bellsketch.deep.run import load_run, run_training
+from bellsketch.deep.environments import returns as returns_module
+from bellsketch.deep.run import load_run, read_returns, run_training, train
 from bellsketch.deep.run_directory import TrainingDirectory
+from bellsketch.deep.setup import set_up
 from bellsketch.deep.training import training
 
 pytestmark = [
@@ -30,6 +36,12 @@ pytestmark = [
 TABLES = ("records.csv", "evaluations.csv")
 LONG = {"frames": 2_000, "records": 40, "evaluations": 8}
 """With a checkpoint at each of so many records there is time to be stopped in."""
+# Its rewards do not follow the seed.
+gymnasium.register(
+    "Unseeded-v0",
+    entry_point=toy_environments.Shows,
+    kwargs={"space": spaces.Box(0, 1, (2,)), "rewards": lambda _: np.random.default_rng().uniform()},
+)
 COMMAND = "import sys; from bellsketch.cli import main; sys.exit(main())"
 
 
@@ -190,6 +202,129 @@ class TestDamage:
             run_training(setup, tmp_path, progress=False)
         assert (tmp_path / "records.csv").read_bytes() == before
         assert not (tmp_path / "run.lock").exists()
+
+    def test_checkpoints_are_gone(self, setup, tmp_path):
+        """Nothing is begun again, or deleted, without a word."""
+        stop_after(setup, tmp_path, 3)
+        shutil.rmtree(tmp_path / "checkpoints")
+        before = (tmp_path / "records.csv").read_bytes()
+        with pytest.raises(bs.InputError) as caught:
+            run_training(setup, tmp_path, progress=False)
+        assert str(caught.value) == (
+            f"out={tmp_path}: has networks at frame 460 of a run that is not done, but its checkpoints/, from which it"
+            " would go on, has none; put them back from a copy, or train into it with --fresh to begin again"
+        )
+        assert (tmp_path / "records.csv").read_bytes() == before
+        assert load_run(tmp_path, setup).frames == 460
+        assert not (tmp_path / "run.lock").exists()
+        assert run_training(setup, tmp_path, progress=False, fresh=True).frames == 1000
+
+    def test_networks_are_gone(self, setup, tmp_path):
+        """Those of the checkpoint take their place."""
+        stop_after(setup, tmp_path, 3)
+        before = load_run(tmp_path, setup)
+        shutil.rmtree(tmp_path / "networks")
+        after = load_run(tmp_path, setup)
+        assert after.frames == before.frames == 460
+        for a, b in zip(jax.tree.leaves(after.networks), jax.tree.leaves(before.networks), strict=True):
+            np.testing.assert_array_equal(a, b)
+        shutil.rmtree(tmp_path / "checkpoints")
+        with pytest.raises(bs.InputError, match="has no networks yet; let it train until its first checkpoint"):
+            load_run(tmp_path, setup)
+
+
+class TestReturns:
+    """Of a run are those that it began with, though random play shows others each time."""
+
+    OPTIONS = tiny.OPTIONS | {"frames": 200, "records": 2, "evaluations": 0, "discount": 0.9}
+    COMMAND = ("train", "c51", "gym:Unseeded-v0", *tiny.arguments(**OPTIONS), "--quiet", "--out")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def begun(cls, tmp_path_factory):
+        """A run that was stopped after its first checkpoint, and its returns."""
+        path = tmp_path_factory.mktemp("begun") / "run"
+        setup = tiny.setup("c51", "gym:Unseeded-v0", **cls.OPTIONS)
+
+        def stop(_):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_training(setup, path, progress=False, checkpoint_seconds=0.0, trackers=[stop])
+        return path, setup
+
+    @pytest.fixture
+    def run(self, begun, tmp_path):
+        """A copy of it."""
+        return shutil.copytree(begun[0], tmp_path / "run")
+
+    @pytest.fixture
+    def no_probe(self, monkeypatch):
+        def fail(*_):
+            raise AssertionError("played at random")
+
+        monkeypatch.setattr(returns_module, "random_rewards", fail)
+
+    def test_are_others_each_time(self, begun):
+        _, setup = begun
+        assert "random" in setup.returns.source
+        assert set_up(setup.config).returns != setup.returns
+
+    @pytest.mark.usefixtures("no_probe")
+    def test_of_a_run_that_is_loaded(self, begun, run):
+        loaded = load_run(run).setup
+        assert loaded.returns == begun[1].returns
+        assert loaded.agent.summary == begun[1].agent.summary
+        assert main(["evaluate", str(run), "--episodes", "1"]) == 0
+
+    @pytest.mark.usefixtures("no_probe")
+    def test_of_a_run_that_goes_on(self, begun, run):
+        noted = json.loads((run / "config.json").read_text())["found"]
+        assert main(["resume", str(run), "--quiet"]) == 0
+        assert main([*self.COMMAND, str(run)]) == 0
+        again = train("c51", "gym:Unseeded-v0", out=run, progress=False, **self.OPTIONS)
+        assert again.frames == 200
+        assert again.setup.returns == begun[1].returns
+        assert json.loads((run / "config.json").read_text())["found"] == noted
+
+    def test_of_a_run_that_goes_on_with_another_setup(self, begun, run):
+        """As a suite does it."""
+        other = set_up(begun[1].config)
+        assert other.returns != begun[1].returns
+        noted = json.loads((run / "config.json").read_text())["found"]
+        done = run_training(other, run, progress=False)
+        assert (done.frames, done.setup.returns) == (200, begun[1].returns)
+        assert json.loads((run / "config.json").read_text())["found"] == noted
+
+    def test_of_a_fresh_run(self, begun, run):
+        again = train("c51", "gym:Unseeded-v0", out=run, fresh=True, progress=False, **self.OPTIONS)
+        assert again.setup.returns != begun[1].returns
+        assert read_returns(run, again.config) == again.setup.returns
+        assert main([*self.COMMAND, str(run), "--fresh"]) == 0
+        assert read_returns(run, again.config) not in (None, again.setup.returns)
+
+    def test_of_another_run(self, begun, run):
+        config = begun[1].config
+        assert read_returns(run, config) == begun[1].returns
+        assert read_returns(run, dataclasses.replace(config, seed=1)) is None
+        assert read_returns(run / "nothing", config) is None
+
+    def test_that_were_not_noted(self, begun, run):
+        about = json.loads((run / "config.json").read_text())
+        for found in ({"agent": "C51"}, {}):
+            (run / "config.json").write_text(json.dumps(about | {"found": found}))
+            assert read_returns(run, begun[1].config) is None
+        del about["found"]
+        (run / "config.json").write_text(json.dumps(about))
+        assert read_returns(run, begun[1].config) is None
+
+    @pytest.mark.parametrize("change", [{"low": "x"}, {"low": 1e9}, {"lowest": 0.0}])
+    def test_that_make_no_sense(self, begun, run, change):
+        about = json.loads((run / "config.json").read_text())
+        about["found"]["returns"] |= change
+        (run / "config.json").write_text(json.dumps(about))
+        with pytest.raises(bs.InputError, match=r"config\.json: found\.returns=.* are no returns .*--fresh"):
+            read_returns(run, begun[1].config)
 
 
 class TestOutput:

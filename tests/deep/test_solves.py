@@ -17,6 +17,13 @@ def test_solves_catch(agent):
     assert played.returns.mean() >= 0.95
 
 
+@pytest.mark.parametrize("risk", ["cvar:0.25", "exceeds:0.5", "utility:1"])
+def test_a_sketch_solves_catch_whatever_it_is_greedy_in(risk):
+    """All criteria have the same best policy there."""
+    run = train("sketch_dqn", "Catch-bsuite", frames=20_000, risk=risk, evaluations=0, progress=False)
+    assert run.evaluate(20).returns.mean() >= 0.95
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_solves_cartpole(agent):
     """With the last network, of the first seed: others may fall back at the end."""

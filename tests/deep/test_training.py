@@ -222,6 +222,22 @@ class TestFailure:
             assert np.isinf(batch["observation"]).any() or np.isinf(batch["next_observation"]).any()
         assert not (tmp_path / "run.lock").exists()
 
+    @pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
+    def test_the_run_stops_long_before_the_next_record(self, monkeypatch):
+        monkeypatch.setattr("bellsketch.deep.training.SLICE", 40)
+        setup = tiny.setup(environment="gym:Broken-v0", discount=0.99, frames=20_000, records=1)
+        advance, slices = setup.runner.advance, []
+
+        def count(state, iterations):
+            slices.append(4 * iterations)
+            return advance(state, iterations)
+
+        monkeypatch.setattr(setup.runner, "advance", count)
+        with pytest.raises(bs.DivergenceError, match=r"seed 0, frame 1\d\d: the loss") as caught:
+            run_training(setup, progress=False)
+        assert not np.isfinite(caught.value.batch.observation + caught.value.batch.next_observation).all()
+        assert 0 < sum(slices) <= 100
+
     @pytest.mark.slow
     def test_divergence(self):
         with pytest.raises(bs.DivergenceError, match="smaller --learning-rate"):
@@ -232,6 +248,15 @@ def test_five_seeds_have_the_keys_of_each():
     setup = set_up(make_config("dqn", "Catch-bsuite", seeds=5, seed=3))
     keys = [jax.random.key_data(jax.random.key(seed)) for seed in range(3, 8)]
     np.testing.assert_array_equal(jax.random.key_data(setup.keys), keys)
+
+
+def test_seeds_one_by_one_have_the_returns_of_seeds_side_by_side():
+    """Though they are found by random play."""
+    together, alone = (
+        set_up(make_config("c51", "GaussianBandit-misc", seeds=seeds, seed=seed)) for seeds, seed in ((3, 0), (1, 2))
+    )
+    assert "random" in together.returns.source
+    assert alone.returns == together.returns
 
 
 def test_actions_and_evaluations_have_keys_that_no_split_gives():

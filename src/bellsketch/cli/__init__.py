@@ -55,8 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
         except BellsketchError as error:
             console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
             return 2
-        except OSError as error:  # such as a full disk, or a directory that may not be written to
-            console.print(f"[red]error:[/] {escape(str(error))}; check the path, its permissions and the space left")
+        except OSError as error:  # such as a directory that may not be written to, or a host that cannot be reached
+            remedy = "" if error.filename is None else "; check the path, its permissions and the space left"
+            console.print(f"[red]error:[/] {escape(str(error))}{remedy}")
             return 2
         except KeyboardInterrupt:
             return 130

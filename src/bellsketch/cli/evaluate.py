@@ -54,6 +54,8 @@ class Evaluate:
             raise InputError(f"at_step={self.at_step}: steps are counted from 0")
         if self.episodes is not None and self.frames is not None:
             raise InputError(f"episodes={self.episodes} and frames={self.frames}: pass one of them")
+        if self.episodes is not None and self.episodes < 1:
+            raise InputError(f"episodes={self.episodes}: must be at least 1")
         if self.distributions is not None:
             check_picture("distributions", self.distributions)
         with on_device(self.device):

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from bellsketch.cli.devices import on_device
 from bellsketch.deep.config import TrainingConfig
-from bellsketch.deep.run import Run, run_training
+from bellsketch.deep.run import Run, read_returns, run_training
 from bellsketch.deep.run_directory import CHECKPOINT_SECONDS
 from bellsketch.deep.setup import check_memory, set_up
 from bellsketch.deep.trackers import Tracker, tensorboard_tracker, wandb_tracker
@@ -40,7 +40,7 @@ class Running:
         """Train, or what is missing of it, into a directory."""
         console = Console(stderr=True)
         with on_device(self.device):
-            setup = set_up(config, self.devices)
+            setup = set_up(config, self.devices, None if fresh else read_returns(out, config))
             check_memory(setup)
             if not self.quiet:
                 console.print(f"{config.environment}: {escape(setup.describe())}", soft_wrap=True, highlight=False)

@@ -113,7 +113,7 @@ class Checkpoints:
         if faults:
             raise InputError(
                 f"{self.path}: no checkpoint there is intact ({'; '.join(faults.values())}); put the files back from a"
-                " copy, or delete the directory to begin again"
+                " copy, or train with --fresh to begin again"
             )
         self._warn(-1, {})
         return None

@@ -73,14 +73,12 @@ class Evaluator:
         config, runner = self._setup.config, self._setup.runner
         given, epsilon = config.evaluation, config.evaluation.evaluation_epsilon
         keys = jax.vmap(lambda key: jax.random.fold_in(key, steps))(self._setup.keys)
-        if not isinstance(runner, HostedRunner):
-            together = runner.evaluate(keys, networks, given.evaluation_episodes, epsilon)
-            played = [seed_of(together, i) for i in range(config.seeds)]
-        elif given.evaluation_frames is None:
-            together = runner.evaluate(keys, networks, given.evaluation_episodes, epsilon, self._stopped)
-            played = [seed_of(together, i) for i in range(config.seeds)]
-        else:
+        if isinstance(runner, HostedRunner) and given.evaluation_frames is not None:
             played = runner.evaluate_frames(keys, networks, given.evaluation_frames, epsilon, self._stopped)
+        else:
+            stopped = (self._stopped,) if isinstance(runner, HostedRunner) else ()
+            together = runner.evaluate(keys, networks, given.evaluation_episodes, epsilon, *stopped)
+            played = [seed_of(together, i) for i in range(config.seeds)]
         return [
             {
                 "seed": config.seed + i,

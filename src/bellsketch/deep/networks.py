@@ -31,13 +31,15 @@ class Layers(NamedTuple):
 VECTOR = Layers((), (128, 128))
 GRID = Layers((Convolution(16, 3),), (128,))
 """Of MinAtar's published DQN."""
+GRID_SIDE = 3
+"""Images with a side below this are vectors: it is what the convolution for grids needs."""
 SCREEN = Layers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3)), (512,))
 """Of Mnih et al., 2015."""
 SMALL_SCREEN = Layers((Convolution(16, 8, 4), Convolution(32, 4, 2)), (256,))
 """Of Mnih et al., 2013: a quarter of the work."""
 SCREEN_SIDE = 36
-"""Images whose sides are not below this are screens, of bytes from 0 to 255, and smaller ones grids of cells: it is
-what the convolutions for screens need."""
+"""Images whose sides are not below this are screens, and smaller ones grids of cells: it is what the convolutions for
+screens need."""
 
 
 class TorsoOptions(NamedTuple):
@@ -49,11 +51,16 @@ class TorsoOptions(NamedTuple):
     """Whether it computes in half precision. Parameters stay in single precision, and so do its features."""
 
 
+def is_screen(observation_shape: Sequence[int]) -> bool:
+    """Whether bytes of that shape are taken as fractions of 255, instead of as they are."""
+    return len(observation_shape) > 1 and min(observation_shape[:2]) >= SCREEN_SIDE
+
+
 def layers_for(observation_shape: Sequence[int], *, small: bool = False) -> Layers:
     """Those that suit an observation."""
-    if len(observation_shape) != 3:
+    if len(observation_shape) != 3 or min(observation_shape[:2]) < GRID_SIDE:
         return VECTOR
-    if min(observation_shape[:2]) < SCREEN_SIDE:
+    if not is_screen(observation_shape):
         return GRID
     return SMALL_SCREEN if small else SCREEN
 
@@ -61,7 +68,9 @@ def layers_for(observation_shape: Sequence[int], *, small: bool = False) -> Laye
 class Torso(eqx.Module):
     """From an observation to features: dense layers for vectors; convolutions and a dense layer for images.
 
-    Images are [height, width, channels], as environments give them. Bytes of screens are taken as fractions of 255.
+    Images are [height, width, channels], as environments give them; of other shapes all numbers make one vector. Bytes
+    of screens, with one channel or more, are taken as fractions of 255; those of smaller images are cells, and taken as
+    they are. Environments that show anything else in bytes have to make numbers of it.
     """
 
     convolutions: tuple[eqx.nn.Linear, ...]
@@ -98,7 +107,7 @@ class Torso(eqx.Module):
     def before_last(self, observation: Shaped[Array, "..."]) -> Float[Array, " i"]:
         """All but the last dense layer; for images, convolutions."""
         x = jnp.asarray(observation, self._precision)
-        if observation.dtype == jnp.uint8 and x.ndim == 3 and min(x.shape[:2]) >= SCREEN_SIDE:
+        if observation.dtype == jnp.uint8 and is_screen(x.shape):
             x = x / 255
         convolutions, layers = self._cast((self.convolutions, self.layers[:-1]))
         for layer, (_, size, stride) in zip(convolutions, self.patches, strict=True):

@@ -136,7 +136,8 @@ def _drawing(make: Callable[..., Any], name: str) -> VectorEnvironments | None:
         environment.render()
     except Exception as problem:  # anything at all can be raised by somebody's render
         warnings.warn(
-            f"environment {name!r} does not draw itself ({problem}): what the network sees is shown instead",
+            f"environment {name!r} does not draw itself ({str(problem) or type(problem).__name__}): what the network"
+            " sees is shown instead",
             BellsketchWarning,
             stacklevel=2,
         )

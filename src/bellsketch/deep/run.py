@@ -15,6 +15,7 @@ from bellsketch.deep import run_directory
 from bellsketch.deep.checking import checked
 from bellsketch.deep.config import HostConfig, ReturnsConfig, TrainingConfig
 from bellsketch.deep.curves import Curves, plot_runs
+from bellsketch.deep.environments.returns import Returns
 from bellsketch.deep.evaluation import Episodes
 from bellsketch.deep.loops.hosted import HostedRunner
 from bellsketch.deep.presets import find_preset
@@ -131,7 +132,9 @@ def train(
         ``return_high=10``, ``evaluations=0``, or of the agent's, such as ``features="gaussian"``.
     """
     config = make_config(agent, environment, frames=frames, seeds=seeds, seed=seed, preset=preset, **options)
-    return run_training(set_up(config, devices), None if out is None else Path(out), fresh=fresh, progress=progress)
+    path = None if out is None else Path(out)
+    returns = None if path is None or fresh else read_returns(path, config)
+    return run_training(set_up(config, devices, returns), path, fresh=fresh, progress=progress)
 
 
 def make_config(agent: str, environment: str, *, preset: str | None = None, **options: Any) -> TrainingConfig:
@@ -173,13 +176,14 @@ def run_training(
     """Train as configured, or what is missing of it."""
     config, directory = setup.config, None
     check_memory(setup)
-    if out is not None:
-        directory = TrainingDirectory(out, config, seconds=checkpoint_seconds, fresh=fresh)
-        directory.note(returns=dataclasses.asdict(setup.returns), agent=setup.agent.summary)
     records: list[Any] = []
     evaluations: list[Any] = []
     networks, frames = None, 0
     try:
+        if out is not None:
+            directory = TrainingDirectory(out, config, seconds=checkpoint_seconds, fresh=fresh)
+            directory.note(returns=dataclasses.asdict(setup.returns), agent=setup.agent.summary)
+            setup = _as_begun(setup, out)
         with progress_line(progress) as show:
             for now in training(setup, directory):
                 records += now.records
@@ -198,10 +202,20 @@ def run_training(
             directory.release()
 
 
+def _as_begun(setup: Setup, path: Path) -> Setup:
+    """With the returns that the run in a directory began with, whatever random play has shown since."""
+    returns = read_returns(path, setup.config)
+    if returns is None or returns == setup.returns:
+        return setup
+    return set_up(setup.config, len(setup.runner.loop.devices), returns)
+
+
 def load_run(path: Path | str, setup: Setup | None = None) -> Run:
     """A run from its directory, finished or not."""
     path = Path(path)
-    setup = set_up(read_config(path)) if setup is None else setup
+    if setup is None:
+        config = read_config(path)
+        setup = set_up(config, returns=read_returns(path, config))
     frames, networks = run_directory.read_networks(path, setup.shape())
     return Run(setup, networks, frames, load_curves(path))
 
@@ -224,3 +238,21 @@ def read_config(path: Path) -> TrainingConfig:
         return TrainingConfig.from_plain(json.loads(file.read_text(encoding="utf-8"))["training"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file} is not the config of a training run ({error}); pass a directory of train") from None
+
+
+def read_returns(path: Path, config: TrainingConfig) -> Returns | None:
+    """What a run of this configuration found of its returns as it began; None if no such thing is in the directory."""
+    try:
+        if read_config(path).plain() != config.plain():
+            return None
+    except InputError:  # who claims the directory, or loads a run from it, will say what it is
+        return None
+    file = path / "config.json"
+    found = json.loads(file.read_text(encoding="utf-8")).get("found", {}).get("returns")
+    try:
+        return None if found is None else Returns(**checked(Returns, found))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{file}: found.returns={found} are no returns ({error}); put the file back from a copy, or train with"
+            " --fresh"
+        ) from None

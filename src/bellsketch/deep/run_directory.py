@@ -87,8 +87,8 @@ class TrainingDirectory:
         self._claimed.release()
 
     def note(self, **found: Any) -> None:
-        """Add to the config what was found out, by which no run differs from another."""
-        self._claimed.config["found"] = found
+        """Add to the config what was found out as the run began. It goes on with that: what is there stays."""
+        self._claimed.config["found"] = {**found, **self._claimed.config.get("found", {})}
         self._claimed.save_config()
 
     def is_done(self, total_frames: int) -> bool:
@@ -96,8 +96,14 @@ class TrainingDirectory:
         return total_frames in self._networks.steps()
 
     def restore(self, setup: Setup) -> Restored | None:
-        """The state of the last good checkpoint, with the tables cut back to it; None if there is none."""
+        """The state of the last good checkpoint, with the tables cut back to it; None if none was ever saved."""
         found = self._checkpoints.restore(setup.shape())
+        if found is None and (frames := self._networks.steps()):  # saved after a checkpoint, which somebody deleted
+            raise InputError(
+                f"out={self.path}: has networks at frame {max(frames):,} of a run that is not done, but its"
+                " checkpoints/, from which it would go on, has none; put them back from a copy, or train into it with"
+                " --fresh to begin again"
+            )
         step, state, extra = (-1, None, {}) if found is None else found
         evaluating = bool(extra.get("evaluating"))
         self._networks.forget_after(-1)
@@ -165,16 +171,16 @@ class TrainingDirectory:
 
 
 def read_networks(path: Path, like: LoopState) -> tuple[int, Any]:
-    """The latest networks of a run, with their frame; those of a whole state, if the others are damaged."""
+    """The latest networks of a run, with their frame; those of a whole state, if the others are damaged or gone."""
+    problem = InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
     try:
-        found = Checkpoints(path / "networks").restore(like.learner.network)
-    except InputError:
-        if (whole := Checkpoints(path / "checkpoints").restore(like)) is None:
-            raise
-        return whole[0], whole[1].learner.network
-    if found is None:
-        raise InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")
-    return found[0], found[1]
+        if (found := Checkpoints(path / "networks").restore(like.learner.network)) is not None:
+            return found[0], found[1]
+    except InputError as damage:
+        problem = damage
+    if (whole := Checkpoints(path / "checkpoints").restore(like)) is None:
+        raise problem
+    return whole[0], whole[1].learner.network
 
 
 def read_table(path: Path, name: str) -> pd.DataFrame:

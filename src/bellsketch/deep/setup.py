@@ -80,12 +80,23 @@ class Setup:
         return self.runner.shape(self.keys)
 
 
-def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
-    """What a configuration comes to, on so many devices."""
+def set_up(config: TrainingConfig, devices: int = 1, returns: Returns | None = None) -> Setup:
+    """What a configuration comes to, on so many devices; with returns that a run has found before, if it has."""
     found = find_devices(devices, config.loop, config.groups)
     environment = environments(config)
+    returns = _returns(environment, config) if returns is None else returns
+    criterion = make_criterion(config.risk, ReturnRange(returns.low, returns.high))
+    agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
+    if config.options.small and layers_for(shape := environment.space.observation_shape) != SCREEN:
+        raise InputError(f"small=True: networks for observations of shape {shape} are small already; leave it out")
+    loop = Loop(agent, environment.space, config, found)
+    return Setup(config, returns, agent, _runner(loop, environment, config))
+
+
+def _returns(environment: NativeEnvironment | VectorEnvironments, config: TrainingConfig) -> Returns:
+    """As given, known or found: the same whatever the seed is, so that seeds side by side are those one by one."""
     given = config.returns
-    returns = find_returns(
+    return find_returns(
         environment,
         config.loop.discount,
         low=given.return_low,
@@ -93,14 +104,7 @@ def set_up(config: TrainingConfig, devices: int = 1) -> Setup:
         rewards=given.rewards,
         reward_interval=given.reward_interval,
         reward_clip=config.loop.reward_clip,
-        seed=config.seed,
     )
-    criterion = make_criterion(config.risk, ReturnRange(returns.low, returns.high))
-    agent = make_agent(config.agent, config.options, returns, config.loop.discount, criterion)
-    if config.options.small and layers_for(shape := environment.space.observation_shape) != SCREEN:
-        raise InputError(f"small=True: networks for observations of shape {shape} are small already; leave it out")
-    loop = Loop(agent, environment.space, config, found)
-    return Setup(config, returns, agent, _runner(loop, environment, config))
 
 
 def environments(

@@ -62,7 +62,7 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
             steps = int(state.steps[0])
             now = time.perf_counter()  # with what the record before had to wait for: an evaluation, a copy
             speed, begun = (steps - before) * config.loop.frame_skip * config.seeds / (now - begun), now
-            if (failed := np.asarray(state.failure.happened)).any():
+            if (failed := _failed(state)).any():
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
             if evaluates := plan.evaluates(index):
@@ -158,17 +158,25 @@ class Plan:
 
 
 def _advance(runner: Runner, state: LoopState, plan: Plan, index: int, interrupted: list[int]) -> LoopState:
+    """Up to a record, or to the end of the slice in which a seed failed."""
     advance: Callable[[LoopState, int], LoopState] = runner.explore if index == 0 else runner.advance
     num = plan.config.warm_up if index == 0 else plan.iterations_at(index) - plan.iterations_at(index - 1)
     steps = plan.config.loop.num_environments if index == 0 else plan.config.loop.steps
-    # In slices, because nothing can stop a program that is under way.
+    # In slices, because nothing can stop a program that is under way, and a record may be millions of frames away.
     at_once = max(1, SLICE // (steps * plan.config.seeds))
     for done in range(0, num, at_once):
         state = advance(state, min(at_once, num - done))
         jax.block_until_ready(state)
         if len(interrupted) > 1:
             raise KeyboardInterrupt
+        if _failed(state).any():
+            break
     return state
+
+
+def _failed(state: LoopState) -> np.ndarray:
+    """Whether each seed did."""
+    return np.asarray(state.failure.happened)
 
 
 def _records(config: TrainingConfig, state: LoopState) -> list[Row]:

@@ -11,6 +11,7 @@ import toy_environments
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.host import HostEnvironments
 from bellsketch.deep.environments.step import Space, Step
+from bellsketch.deep.networks import Torso, TorsoOptions
 from bellsketch.deep.replay import Row, empty_replay
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")  # it checks toys with much care
@@ -211,7 +212,10 @@ def test_actions_may_start_anywhere():
 @pytest.mark.parametrize(
     ("space", "shape", "dtype"),
     [
-        (spaces.Box(0, 255, (4, 4, 3), np.uint8), (4, 4, 3), np.uint8),
+        (spaces.Box(0, 1, (4, 4, 3), np.uint8), (4, 4, 3), np.uint8),
+        (spaces.Box(0, 1, (40, 40, 2), np.uint8), (40, 40, 2), np.float32),
+        (spaces.Box(0, 255, (40, 50), np.uint8), (40, 50), np.uint8),
+        (spaces.Box(0, 255, (40, 50, 3), np.uint8), (40, 50, 3), np.uint8),
         (spaces.Box(-1, 1, (2,), np.float64), (2,), np.float32),
         (spaces.Box(-1, 1, (), np.float32), (1,), np.float32),
         (spaces.Box(0, 9, (2, 2), np.int64), (2, 2), np.float32),
@@ -232,6 +236,34 @@ def test_observations_become_boxes(space, shape, dtype):
     observation, _ = alone.reset(seed=int(np.random.SeedSequence(0).generate_state(2)[0]))
     flat = spaces.flatten(space, observation)
     np.testing.assert_array_equal(environments.reset(0).observation[0].ravel(), flat.astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("shape", "high", "divisor"),
+    [
+        *((shape, high, high) for shape in [(128,), (10, 5), (84, 84), (84, 84, 4)] for high in (1, 255)),
+        *(((7, 7, 3), high, 1) for high in (1, 255)),
+    ],
+)
+def test_networks_see_bytes_as_fractions_of_255_unless_they_are_bounded_or_cells(shape, high, divisor):
+    space = spaces.Box(0, high, shape, np.uint8)
+    environments = HostEnvironments("Shows-v0", 2, options={"space": space})
+    seeds = np.random.SeedSequence(0).generate_state(2)
+    shown, _ = toy_environments.Shows(space).reset(seed=int(seeds[0]))
+    torso = Torso(jax.random.key(0), shape, TorsoOptions())
+    found = torso(jnp.asarray(environments.reset(0).observation[0]))
+    np.testing.assert_allclose(found, torso(jnp.float32(shown) / divisor), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"), [((4, 84, 84), "(84, 84, 4)"), ((3, 40, 60), "(40, 60, 3)"), ((4, 96, 96, 3), "(96, 96, 12)")]
+)
+def test_frames_and_channels_come_last(shape, wanted):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    with pytest.raises(InputError, match="TransformObservation") as caught:
+        HostEnvironments("Shows-v0", options={"space": space})
+    assert f"'Shows-v0' has observations of shape {shape}" in str(caught.value)
+    assert f"the last axis, as in {wanted}" in str(caught.value)
 
 
 @pytest.mark.parametrize("space", [spaces.Sequence(spaces.Discrete(2)), spaces.Tuple([spaces.Text(3)])])

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from bellsketch.core.errors import InputError
 from bellsketch.deep.environments import HostEnvironments, make_native
+from bellsketch.deep.environments.atari import AtariEnvironments
 from bellsketch.deep.environments.returns import (
     HOST_FACTS,
     MINATAR_HIGH,
@@ -125,6 +126,50 @@ def test_minatar_has_measured_bounds():
         returns = find_returns(native(name), 0.99)
         assert (returns.low, returns.high) == (0, high)
         assert "measured" in returns.source
+
+
+def test_measured_bounds_at_other_discounts_by_hand():
+    """A range at 0.99 is one of 100 steps' rewards; at 0.999 there are ten times as many, at 0.995 twice."""
+    game = native("Breakout-MinAtar")
+    for discount, high in ((0.5, 20), (0.99, 20), (0.995, 40), (0.999, 200)):
+        returns = find_returns(game, discount)
+        assert (returns.low, returns.high) == pytest.approx((0, high))
+        assert ("widened" in returns.source) == (discount > 0.99)
+    assert "highest return as measured at discount 0.99, widened 10 times for 0.999" in returns.source
+    given = find_returns(game, 0.999, high=50)
+    assert (given.low, given.high) == (0, 50)
+    assert "measured" not in given.source
+
+
+def test_measured_bounds_are_widened_by_enough():
+    """The tightest case: a reward of 0.2 on every step is a return of 20 at every step of an endless episode."""
+    steps = np.arange(20_000)
+    assert (0.2 * 0.99**steps).sum() == pytest.approx(find_returns(native("Breakout-MinAtar"), 0.99).high)
+    assert (0.2 * 0.999**steps).sum() == pytest.approx(find_returns(native("Breakout-MinAtar"), 0.999).high)
+
+
+def test_measured_bounds_without_a_discount_must_be_given():
+    game = native("Breakout-MinAtar")
+    with pytest.raises(
+        InputError, match=r"is for discount 0\.99 .* at discount 1\.0; pass low.*--return-low, --return-h"
+    ):
+        find_returns(game, 1.0)
+    with pytest.raises(InputError, match="--return-high"):
+        find_returns(game, 1.0, low=-1)
+    given = find_returns(game, 1.0, high=300)
+    assert (given.low, given.high) == (0, 300)
+
+
+def test_the_published_range_at_other_discounts():
+    pong = AtariEnvironments("pong", threads=1)
+    for discount, high in ((0.9, 10), (0.99, 10), (0.999, 100)):
+        returns = find_returns(pong, discount, reward_clip=1.0)
+        assert (returns.low, returns.high) == pytest.approx((-high, high))
+    assert "published agents take them at discount 0.99, widened 10 times for 0.999" in returns.source
+    with pytest.raises(InputError, match=r"discount 1\.0; pass low and high"):
+        find_returns(pong, 1.0, reward_clip=1.0, low=-5)
+    given = find_returns(pong, 1.0, reward_clip=1.0, low=-21, high=21)
+    assert (given.low, given.high) == (-21, 21)
 
 
 @pytest.mark.slow

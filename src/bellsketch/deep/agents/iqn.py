@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.projections import midpoint_levels
-from bellsketch.core.risk import MEAN, Criterion
+from bellsketch.core.risk import MEAN, Criterion, CVaR
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.qr_dqn import equally_likely, mean_criterion, quantile_huber
 from bellsketch.deep.networks import Torso, TorsoOptions, linear
@@ -57,7 +57,10 @@ class QuantileNetwork(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class IQN(Agent):
-    """N = N' = 64 levels in the loss and K = 32 to act by, as published."""
+    """N = N' = 64 levels in the loss and K = 32 to act by, as published.
+
+    For a CVaR those to act by are all drawn below its own level, of which the mean has no bias.
+    """
 
     num_levels: int = 64
     num_target_levels: int = 64
@@ -79,6 +82,8 @@ class IQN(Agent):
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
         levels = jax.random.uniform(key, (self.num_acting_levels,))
+        if isinstance(self.criterion, CVaR):
+            return network(observation, self.criterion.level * levels).mean(axis=-1)
         return mean_criterion(self.criterion, network(observation, levels))
 
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:

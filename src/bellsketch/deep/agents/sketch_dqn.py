@@ -14,6 +14,7 @@ from bellsketch.core.backups import PRECISE, Backup
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.imputation import Decoder
+from bellsketch.core.quick_imputation import QuickDecoder
 from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
@@ -33,14 +34,17 @@ class SketchReport:
     norm: float
     """The largest spectral norm of A_r, of the rewards that are listed or at the ends of their interval."""
     readout_error: float
-    """The mean |f(g) − ⟨β, φ(g)⟩ − b| on the grid, for the worst f."""
+    """The mean |f(g) − ⟨β, φ(g)⟩ − b| on the grid, for the worst f; or of what is read off decoded distributions."""
     largest_readout_error: float
-    """Likewise the largest, which is 1/2 for any f that jumps by 1."""
+    """Likewise the largest, of the readouts, which is 1/2 for any f that jumps by 1."""
+    decodes: bool = False
+    """Whether values are read off decoded distributions, because readouts would multiply a network's errors."""
 
     def __str__(self) -> str:
         return (
             f"{self.features}, {self.rewards}, {self.form} form, largest regression error {self.coefficient_error:.1e},"
             f" largest norm {self.norm:.3g}, mean readout error {self.readout_error:.1e}"
+            f"{', of decoded distributions' if self.decodes else ''}"
         )
 
 
@@ -53,9 +57,11 @@ class SketchDQN(Agent):
     """
 
     backup: Backup
-    readouts: Float[np.ndarray, "j m"]
-    """β of each f_j of the criterion max_j E[f_j(G)] to be greedy in."""
+    readouts: Float[np.ndarray, "j k"]
+    """β of each f_j of the criterion max_j E[f_j(G)] to be greedy in; or f_j at each atom, if sketches are decoded."""
     readout_offsets: Float[np.ndarray, " j"]
+    quick: QuickDecoder | None = None
+    """Decodes sketches to act by."""
     signed: bool = False
     """Whether features lie in [−1, 1] (tanh) rather than in [0, 1] (sigmoid)."""
     decoder: Decoder | None = None
@@ -69,7 +75,7 @@ class SketchDQN(Agent):
     @property
     def num_features(self) -> int:
         """m."""
-        return self.readouts.shape[1]
+        return self.backup.features.num_features
 
     def network(self, key: jax.Array, observation_shape: Sequence[int], num_actions: int) -> eqx.Module:
         return HeadedTorso(key, observation_shape, num_actions, self.num_features, self.torso)
@@ -80,8 +86,10 @@ class SketchDQN(Agent):
         return jnp.tanh(outputs) if self.signed else jax.nn.sigmoid(outputs)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
-        sketches = self.sketches(network, observation)
-        values = jnp.matmul(sketches, jnp.asarray(self.readouts).T, precision=PRECISE) + self.readout_offsets
+        read = self.sketches(network, observation)
+        if self.quick is not None:
+            read = self.quick(read).probabilities
+        values = jnp.matmul(read, jnp.asarray(self.readouts).T, precision=PRECISE) + self.readout_offsets
         return jnp.max(values, axis=-1)
 
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:

@@ -1,5 +1,6 @@
 """Environments that run on the host: any of Gymnasium's with finitely many actions, several of them in step."""
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, final
@@ -13,14 +14,20 @@ from jaxtyping import Bool, Int, UInt8
 from bellsketch.core.errors import BellsketchWarning, InputError
 from bellsketch.deep.environments.step import Space, Step
 from bellsketch.deep.environments.vector import VectorEnvironments
+from bellsketch.deep.networks import is_screen
+
+MOST_CHANNELS = 16
+"""That a first axis is taken for, with screens behind it: four frames in colour have 12."""
 
 
 @final
 class HostEnvironments(VectorEnvironments):
     """``num_environments`` Gymnasium environments of one name, one after the other or each in its own process.
 
-    Images of bytes stay so; all else becomes single precision, and
-    what is not a box of numbers becomes one vector, one-hot where it counts categories.
+    What is not a box of numbers becomes one vector, one-hot where it counts categories. Networks see bytes whose space
+    goes up to 255 as fractions of that, and others, such as masks of zeros and ones, as they are; so are those of small
+    images, which are codes of cells even if their space goes up to 255, as MiniGrid's does. Bytes stay so where
+    networks can tell by the shape; all else becomes single precision.
     """
 
     def __init__(
@@ -65,7 +72,8 @@ class HostEnvironments(VectorEnvironments):
             )
         self._first_action = int(actions.start)
         box: Any = self._vector.single_observation_space
-        self.space = Space(box.shape, np.uint8 if box.dtype == np.uint8 else np.float32, int(actions.n))
+        dtype, self._divisor = _stored_as(box)
+        self.space = Space(box.shape, dtype, int(actions.n))
         self._warned = False
         spec: Any = self._vector.spec
         limit = self.options.get("max_episode_steps", spec.max_episode_steps)
@@ -136,7 +144,19 @@ class HostEnvironments(VectorEnvironments):
         self._vector.close()
 
     def _stored(self, observation: np.ndarray) -> np.ndarray:
-        return observation.astype(np.uint8 if observation.dtype == np.uint8 else np.float32)
+        stored = observation.astype(self.space.frame_dtype)
+        return stored if self._divisor == 1 else stored / np.float32(self._divisor)
+
+
+def _stored_as(box: Any) -> tuple[Any, int]:
+    """The type of what is stored of observations, and what they are divided by."""
+    if box.dtype != np.uint8:
+        return np.float32, 1
+    is_grid = len(box.shape) == 3 and not is_screen(box.shape)
+    is_fraction = bool((box.high == 255).all()) and not is_grid
+    if is_fraction == is_screen(box.shape):
+        return np.uint8, 1
+    return np.float32, 255 if is_fraction else 1
 
 
 class _Flat:
@@ -148,6 +168,7 @@ class _Flat:
     def __call__(self, environment: gymnasium.Env) -> Any:
         space = environment.observation_space
         if isinstance(space, spaces.Box) and space.shape:
+            self._check_axes(environment, space.shape)
             return environment
         if not _is_flat(space):
             environment.close()
@@ -156,6 +177,18 @@ class _Flat:
                 "MultiDiscrete, or Dict or Tuple of those; register one whose are (gym:module:Name-v0)"
             )
         return gymnasium.wrappers.FlattenObservation(environment)
+
+    def _check_axes(self, environment: gymnasium.Env, shape: tuple[int, ...]) -> None:
+        """Raise if screens come one after the other, as Gymnasium stacks them, or colour by colour."""
+        if len(shape) < 3 or shape[0] > MOST_CHANNELS or not is_screen(shape[1:]):
+            return
+        environment.close()
+        wanted = (*shape[1:3], shape[0] * math.prod(shape[3:]))
+        raise InputError(
+            f"environment {self.name!r} has observations of shape {shape}, with frames or channels first: these must "
+            f"be the last axis, as in {wanted}; register one (gym:module:Name-v0) that moves them there, with "
+            "gymnasium.wrappers.TransformObservation"
+        )
 
 
 def _is_flat(space: spaces.Space) -> bool:

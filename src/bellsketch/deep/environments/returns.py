@@ -28,6 +28,9 @@ MARGIN = 0.25
 PROBE_ENVIRONMENTS, PROBE_STEPS = 16, 500
 """How much random play: 8000 steps, long enough to see episodes of 500 end."""
 
+MEASURED_DISCOUNT = 0.99
+"""γ of the bounds in facts below that do not follow from rewards: MinAtar's and Atari's."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Returns:
@@ -59,7 +62,7 @@ class Facts:
     steps: int | None = None
     """Steps after which every episode has terminated by itself."""
     low: float | None = None
-    """A bound on returns, where the one that follows from rewards is of no use."""
+    """A bound on returns at γ = 0.99, where the one that follows from rewards is of no use."""
     high: float | None = None
     """Likewise."""
     listed: bool = True
@@ -151,7 +154,7 @@ def find_returns(
         rewards: All rewards it can pay.
         reward_interval: Instead, two numbers between which they lie.
         reward_clip: Rewards are learnt from as if none were larger than this, or smaller than its negative.
-        seed: Of random play.
+        seed: Of random play. Not that of a run: its seeds side by side are to be the same as one by one.
     """
     if not 0 <= discount <= 1:
         raise InputError(f"discount={discount}: pass a number in [0, 1]")
@@ -162,14 +165,16 @@ def find_returns(
     else:
         limit = min((steps for steps in (facts.steps, limit) if steps is not None), default=None)
         least, most = _bounds(facts.repeated, facts.once, discount, limit)
-        least = least if facts.low is None else facts.low
-        most = most if facts.high is None else facts.high
+        least = least if facts.low is None else facts.low * _widening(discount)
+        most = most if facts.high is None else facts.high * _widening(discount)
     bounds = (low if low is not None else least, high if high is not None else most)
     if not np.all(np.isfinite(bounds)):
+        why = f"rewards in {list(interval)} may go on forever"
+        if facts is not None and facts.high is not None:
+            why = f"the known range of its returns is for discount {MEASURED_DISCOUNT} and says nothing of them"
         raise InputError(
-            f"environment {environment.name!r}: unbounded return range with no range given, since rewards in "
-            f"{list(interval)} may go on forever at discount {discount}; pass low and high (--return-low, "
-            "--return-high), or a discount below 1"
+            f"environment {environment.name!r}: unbounded return range with no range given, since {why} at discount"
+            f" {discount}; pass low and high (--return-low, --return-high), or a discount below 1"
         )
     if not bounds[0] < bounds[1]:
         raise InputError(
@@ -266,6 +271,18 @@ def _bounds(
     return low + min([0.0, *once]), high + max([0.0, *once])
 
 
+def _widening(discount: float) -> float:
+    """Times a range of returns that holds at γ = 0.99, for another discount.
+
+    At a larger γ' the return is G_0 + (γ' − γ) Σ_{t≥1} γ'^{t−1} G_t in terms of those at γ. If all of these lie in a
+    range, it lies in (1 − γ)/(1 − γ') times that. At a smaller one returns of rewards that are not negative, as
+    MinAtar's, only shrink. Atari's ±10 is no bound but the published choice, and stays.
+    """
+    if discount <= MEASURED_DISCOUNT:
+        return 1.0
+    return np.inf if discount == 1 else (1 - MEASURED_DISCOUNT) / (1 - discount)
+
+
 def random_rewards(environment: NativeEnvironment | VectorEnvironments, seed: int) -> Float[np.ndarray, " r"]:
     """The distinct rewards of random play, in order."""
     first, reward = (
@@ -328,9 +345,11 @@ def _how_bounded(facts: Facts | None, low: float | None, high: float | None, lim
     if low is not None and high is not None:
         return "returns as given"
     given = "".join(f", {name} as given" for name, end in (("low", low), ("high", high)) if end is not None)
+    factor = _widening(discount)
+    widened = f" at discount {MEASURED_DISCOUNT}, widened {factor:g} times for {discount:g}" if factor > 1 else ""
     if facts is ATARI:
-        return f"returns as published agents take them{given}"
-    if facts is not None and facts.high is not None:
-        return f"highest return as measured{given}"
+        return f"returns as published agents take them{widened}{given}"
+    if facts is not None and facts.high is not None and high is None:
+        return f"highest return as measured{widened}{given}"
     over = "" if limit is None else f" in {limit} steps"
     return f"returns as far as they go{over} at discount {discount:g}{given}"

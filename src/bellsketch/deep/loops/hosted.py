@@ -91,10 +91,13 @@ class HostedRunner:
         stopped: threading.Event | None = None,
     ) -> Episodes:
         """Whole episodes of each seed's network, unless it is ``stopped`` before."""
-        with contextlib.closing(self._make(num_episodes * len(keys))) as environments:
-            steps = self._greedy_steps(keys, networks, environments, epsilon, stopped)
-            most = max(MAX_STEPS, environments.max_episode_steps or 0)
-            return whole_episodes(steps, (len(keys), num_episodes), most)
+        played = []
+        for some, their_networks in self._some_seeds(keys, networks, num_episodes):
+            with contextlib.closing(self._make(num_episodes * len(some))) as environments:
+                steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
+                most = max(MAX_STEPS, environments.max_episode_steps or 0)
+                played.append(whole_episodes(steps, (len(some), num_episodes), most))
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *played)
 
     def evaluate_frames(
         self, keys: jax.Array, networks: Any, frames: int, epsilon: float, stopped: threading.Event | None = None
@@ -104,9 +107,12 @@ class HostedRunner:
         with contextlib.closing(self._make(1)) as one:
             # As many streams side by side as can each have the longest episode that there is.
             streams = min(STREAMS, max(1, num // (one.max_episode_steps or num)))
-        with contextlib.closing(self._make(streams * len(keys))) as environments:
-            steps = self._greedy_steps(keys, networks, environments, epsilon, stopped)
-            return episodes_within(steps, (len(keys), streams), num // streams)
+        played = []
+        for some, their_networks in self._some_seeds(keys, networks, streams):
+            with contextlib.closing(self._make(streams * len(some))) as environments:
+                steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
+                played += episodes_within(steps, (len(some), streams), num // streams)
+        return played
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -192,6 +198,16 @@ class HostedRunner:
     def _turn_one(self, state: LoopState, action: jax.Array, after: Step, group: Group) -> tuple[LoopState, jax.Array]:
         return self.loop.choose(self._record_one(state, action, after, group), group)
 
+    def _some_seeds(self, keys: jax.Array, networks: Any, each: int) -> Iterator[tuple[jax.Array, Any]]:
+        """As many seeds at a time as have no more environments, ``each``, than all have to learn from: each may be a
+        process of its own.
+        """
+        networks = self.loop.devices.one(networks)
+        at_once = max(1, self._num_seeds * self.loop.config.num_environments // each)
+        for start in range(0, len(keys), at_once):
+            some = slice(start, start + at_once)
+            yield keys[some], seed_of(networks, some)
+
     def _greedy_steps(
         self,
         keys: jax.Array,
@@ -203,7 +219,7 @@ class HostedRunner:
         """What each seed's network meets in its environments, [s, e, …], which are the same whatever other seeds there
         are.
         """
-        networks, each = self.loop.devices.one(networks), environments.num_environments // len(keys)
+        each = environments.num_environments // len(keys)
         step = _by_seed(environments.reset([int(seed) for key in keys for seed in _seeds(key, each)]), len(keys))
         seen = None
         while stopped is None or not stopped.is_set():
@@ -231,6 +247,6 @@ def _seeds(key: jax.Array, num: int) -> np.ndarray:
     return np.random.SeedSequence(int(jax.random.randint(key, (), 0, LARGEST))).generate_state(num)
 
 
-def seed_of(modules: Any, index: int) -> Any:
-    """One seed's part of what has an axis of seeds in front."""
+def seed_of(modules: Any, index: int | slice) -> Any:
+    """One seed's part of what has an axis of seeds in front, or that of some seeds."""
     return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, modules)
