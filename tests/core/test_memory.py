@@ -16,5 +16,7 @@ def test_what_fits_passes_and_what_does_not_is_named(monkeypatch):
     check_fits("a table", 2e9, "use a smaller one")
     with pytest.raises(bs.AllocationError) as caught:
         check_fits("a table", 1_234.56e9, "use a smaller one")
-    assert str(caught.value) == ("a table would take 1,234.6 GB, and 2.0 GB of memory are available: use a smaller one")
+    assert str(caught.value) == (
+        "a table would take 1,234.6 GB, and 2.0 GB of memory are available for it: use a smaller one"
+    )
     assert isinstance(caught.value, bs.BellsketchError)

@@ -18,6 +18,7 @@ from bellsketch.deep.agents.c51 import C51
 from bellsketch.deep.agents.dqn import DQN
 from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.agents.qr_dqn import QRDQN, mean_criterion, quantile_huber
+from bellsketch.deep.agents.reading import Reading
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.transition import Transition
 from bellsketch.tabular import temporal_difference
@@ -46,7 +47,7 @@ def sketch_dqn(criterion=lambda g: g[:, None], **options):
     readouts = [bs.fit_readout(FEATURES, lambda g, j=j: criterion(g)[:, j], grid) for j in range(count)]
     weights = np.stack([r.weights for r in readouts]).astype(np.float32)
     offsets = np.array([r.offset for r in readouts], np.float32)
-    return SketchDQN(reward_set(COEFFICIENTS, 0.9), weights, offsets, **options)
+    return SketchDQN(reward_set(COEFFICIENTS, 0.9), Reading(weights, offsets), **options)
 
 
 AGENTS = {"dqn": DQN(), "c51": C51(-2.0, 2.0, 7), "qr": QRDQN(5), "sketch": sketch_dqn()}
@@ -95,7 +96,7 @@ def test_losses_by_hand():
     # A (0.4, 0.6) + c = (0.36, 0.42), against a sketch of (1/2, 1/2).
     matrices = np.array([[[0.5, 0.1], [0.0, 0.2]]], np.float32)
     backup = RewardSet(bs.Sigmoid([0, 1]), np.ones(1, np.float32), matrices, np.array([[0.1, 0.3]], np.float32), 0.9)
-    agent = SketchDQN(backup, np.ones((1, 2), np.float32), np.zeros(1, np.float32))
+    agent = SketchDQN(backup, Reading(np.ones((1, 2), np.float32), np.zeros(1, np.float32)))
     logits = scipy.special.logit([[0.4, 0.6], [0.1, 0.1]])
     online, target = fixed(np.zeros((2, 2)), np.zeros((2, 2))), fixed(np.zeros((2, 2)), logits)
     ended = (scipy.special.expit(1.0) - 0.5) ** 2  # φ(1) = (σ(1), σ(0)), and σ(0) = 1/2

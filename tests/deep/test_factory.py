@@ -80,7 +80,7 @@ def test_risk_is_read_off_sketches(criterion, tolerance):
 def test_values_of_sketches_that_a_network_is_a_little_wrong_about(criterion, decodes, tolerance):
     """By 0.01 in each feature: what is read off them must not be off by much more than that."""
     agent, random = make_agent("sketch_dqn", AgentConfig(), RETURNS, 0.9, criterion), np.random.default_rng(0)
-    assert agent.report.decodes == decodes
+    assert agent.report.reading.decodes == decodes
     assert ("of decoded distributions" in agent.summary) == decodes
     samples = np.clip(random.normal(0.1, 0.3, 20_000), -1, 1)
     exact = agent.backup.features(samples).mean(axis=0)
@@ -128,7 +128,7 @@ def test_the_authors_agent_has_the_authors_errors():
     agent = build_sketch_dqn(features, span, 0.99, rewards=[-1.0, 0.0, 1.0], form="constant")
     assert agent.report.coefficient_error == pytest.approx(1.76e-4, rel=0.02)
     assert agent.backup.mass.report.max_error == pytest.approx(1.8e-5, rel=0.02)
-    assert agent.report.largest_readout_error == pytest.approx(2.2e-4, rel=0.02)
+    assert agent.report.reading.largest_error == pytest.approx(2.2e-4, rel=0.02)
     assert np.abs(agent.backup.matrices).max() == pytest.approx(0.57, abs=0.005)
     assert agent.num_features == 401
 

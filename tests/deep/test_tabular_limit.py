@@ -13,6 +13,7 @@ from bellsketch.deep.agents.c51 import C51
 from bellsketch.deep.agents.dqn import DQN
 from bellsketch.deep.agents.iqn import IQN
 from bellsketch.deep.agents.qr_dqn import QRDQN
+from bellsketch.deep.agents.reading import Reading
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.transition import Transition
 from losses import loss_of
@@ -91,7 +92,7 @@ def test_sketch_dqn_learns_the_fixed_point_of_sketch_dynamic_programming():
     fit = bs.fit_coefficients(features, span.grid(2_000), mrp.rewards, [0.9, 0.0])
     readout = bs.fit_readout(features, lambda g: g, span.grid(2_000))
     weights = np.asarray(readout.weights, np.float32)[None]
-    agent = SketchDQN(reward_set(fit, 0.9), weights, np.array([readout.offset], np.float32))
+    agent = SketchDQN(reward_set(fit, 0.9), Reading(weights, np.array([readout.offset], np.float32)))
     found = np.asarray(jax.nn.sigmoid(learn(agent, mrp, 10)))
     expected = bs.fixed_point(bs.sketch_operator(mrp, fit)).sketch
     np.testing.assert_allclose(found, expected, atol=5e-3)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from bellsketch.core.backups import Backup, RewardSetAndSpan, RewardSpan, reward_set
 from bellsketch.core.coefficients import fit_coefficients
@@ -15,11 +14,11 @@ from bellsketch.core.features import FeatureMap
 from bellsketch.core.imputation import FINE_RATIO, Decoder
 from bellsketch.core.interpolation import interpolate_coefficients
 from bellsketch.core.measures import Uniform
-from bellsketch.core.quick_imputation import QuickDecoder, quick_decoder
 from bellsketch.core.ranges import ReturnRange
 from bellsketch.core.readout import Readout, fit_readout
-from bellsketch.core.regression import LinearFit, Regression
+from bellsketch.core.regression import Regression
 from bellsketch.core.risk import MEAN, Criterion
+from bellsketch.deep.agents.reading import fit_reading
 from bellsketch.deep.agents.sketch_dqn import SketchDQN, SketchReport
 
 INTERCEPTS = {"free": "free", "constant": "penalised", "none": "none"}
@@ -30,10 +29,6 @@ SHOWN_ATOMS = 400
 """Of decoded distributions, if features are fewer: 20 ms for each action, with twice as many 300."""
 COEFFICIENT_TOLERANCE = 0.01
 """Of the range of the features: the largest regression error that the paper trains with."""
-NETWORK_ERROR = 0.01
-"""By which networks miss each feature of a sketch, at best."""
-READOUT_TOLERANCE = 0.05
-"""Of the range of the criterion: readouts that are further off, for sketches that networks predict, are not used."""
 
 
 def build_sketch_dqn(
@@ -80,22 +75,17 @@ def build_sketch_dqn(
     backup, error = _backup(features, regression_range, discount, rewards, reward_interval, intercept, mass)
     if mass is not None:
         error = max(error, mass.report.max_error)  # times φ(r), which is at most 1
-    (fit,) = Regression(features, grid, intercept=intercept).fit(criterion)
-    returns = regression_range if returns is None else returns
-    inside = grid.locations[(grid.locations >= returns.low) & (grid.locations <= returns.high)]
-    readouts, offsets, quick, off = _reading(fit, features, regression_range, criterion, inside)
+    regression = Regression(features, grid, intercept=intercept)
+    reading, read = fit_reading(regression, regression_range, criterion, returns or regression_range)
     report = SketchReport(
         _describe(features, regression_range),
         _describe_rewards(rewards, reward_interval),
         form,
         error,
         _norm(backup, rewards if rewards is not None else reward_interval or ()),
-        off,
-        fit.report.max_error,
-        quick is not None,
+        read,
     )
-    reads_well = off <= READOUT_TOLERANCE * np.ptp(criterion(inside).max(axis=1))
-    if not (fits := error <= COEFFICIENT_TOLERANCE * np.ptp(phi)) or not reads_well:
+    if not (fits := error <= COEFFICIENT_TOLERANCE * np.ptp(phi)) or not read.is_good:
         words = (
             f"this Sketch-DQN cannot learn to better than its regressions, and they are poor: {report}. Use more"
             " features, another slope or a narrower range of returns"
@@ -106,42 +96,11 @@ def build_sketch_dqn(
     atoms = max(features.num_features, min(FINE_RATIO * features.num_features, SHOWN_ATOMS))
     return SketchDQN(
         backup,
-        readouts,
-        offsets,
-        quick,
+        reading,
         bool(phi.min() < 0),
         Decoder(features, regression_range.points(atoms), TIE_BREAK),
         report,
     )
-
-
-def _reading(
-    fit: LinearFit, features: FeatureMap, span: ReturnRange, criterion: Criterion, returns: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, "j k"], Float[np.ndarray, " j"], QuickDecoder | None, float]:
-    """How to read a criterion off sketches: readouts, or values at atoms with what decodes to them; and how far off
-    that is for certain ``returns``, in the mean.
-
-    The readout of a kink or a jump has weights of both signs, so large that what a network does not know of a sketch
-    outweighs what it does. A distribution that is decoded has no negative probabilities, which keeps its values where
-    f's are.
-    """
-    phi, wanted = features(returns), criterion(returns)
-    with np.errstate(over="ignore", invalid="ignore"):  # an error below
-        readouts, offsets = fit.matrix.astype(np.float32), fit.offset.astype(np.float32)
-        off = float(np.abs(wanted - phi @ readouts.T - offsets).mean(axis=0).max())
-    if not np.isfinite(off):
-        raise InputError(
-            f"criterion={criterion}: too large for single precision where returns reach [{span.low:.4g},"
-            f" {span.high:.4g}]; choose a milder one, or a narrower range"
-        )
-    noise = NETWORK_ERROR * float(np.linalg.norm(readouts, axis=1).max())
-    if off + noise <= READOUT_TOLERANCE * np.ptp(wanted.max(axis=1)):
-        return readouts, offsets, None, off
-    quick = quick_decoder(features, span)
-    values = criterion(quick.support.astype(np.float64)).astype(np.float32)
-    found = np.asarray(jax.jit(quick)(phi.astype(np.float32)).probabilities @ values)
-    off = float(np.abs(wanted.max(axis=1) - found.max(axis=1)).mean())
-    return values.T, np.zeros(len(values.T), np.float32), quick, off
 
 
 def _backup(

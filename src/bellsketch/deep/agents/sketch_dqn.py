@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bellsketch.core.backups import PRECISE, Backup
+from bellsketch.core.backups import Backup
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.errors import InputError
 from bellsketch.core.imputation import Decoder
-from bellsketch.core.quick_imputation import QuickDecoder
 from bellsketch.deep.agents.base import Agent
+from bellsketch.deep.agents.reading import Reading, ReadingReport
 from bellsketch.deep.networks import HeadedTorso
 from bellsketch.deep.transition import Transition
 
@@ -33,18 +33,13 @@ class SketchReport:
     """The largest |φ(r + γg) − A_r φ(g) − c_r| on the regression grid, discount 0 included where it is regressed."""
     norm: float
     """The largest spectral norm of A_r, of the rewards that are listed or at the ends of their interval."""
-    readout_error: float
-    """The mean |f(g) − ⟨β, φ(g)⟩ − b| on the grid, for the worst f; or of what is read off decoded distributions."""
-    largest_readout_error: float
-    """Likewise the largest, of the readouts, which is 1/2 for any f that jumps by 1."""
-    decodes: bool = False
-    """Whether values are read off decoded distributions, because readouts would multiply a network's errors."""
+    reading: ReadingReport
 
     def __str__(self) -> str:
         return (
             f"{self.features}, {self.rewards}, {self.form} form, largest regression error {self.coefficient_error:.1e},"
-            f" largest norm {self.norm:.3g}, mean readout error {self.readout_error:.1e}"
-            f"{', of decoded distributions' if self.decodes else ''}"
+            f" largest norm {self.norm:.3g}, mean readout error {self.reading.error:.1e}"
+            f"{', of decoded distributions' if self.reading.decodes else ''}"
         )
 
 
@@ -57,11 +52,8 @@ class SketchDQN(Agent):
     """
 
     backup: Backup
-    readouts: Float[np.ndarray, "j k"]
-    """β of each f_j of the criterion max_j E[f_j(G)] to be greedy in; or f_j at each atom, if sketches are decoded."""
-    readout_offsets: Float[np.ndarray, " j"]
-    quick: QuickDecoder | None = None
-    """Decodes sketches to act by."""
+    reading: Reading
+    """What to be greedy in."""
     signed: bool = False
     """Whether features lie in [−1, 1] (tanh) rather than in [0, 1] (sigmoid)."""
     decoder: Decoder | None = None
@@ -86,11 +78,7 @@ class SketchDQN(Agent):
         return jnp.tanh(outputs) if self.signed else jax.nn.sigmoid(outputs)
 
     def action_values(self, key: jax.Array, network: Any, observation: Any) -> Float[Array, " a"]:
-        read = self.sketches(network, observation)
-        if self.quick is not None:
-            read = self.quick(read).probabilities
-        values = jnp.matmul(read, jnp.asarray(self.readouts).T, precision=PRECISE) + self.readout_offsets
-        return jnp.max(values, axis=-1)
+        return self.reading(self.sketches(network, observation))
 
     def distribution(self, key: jax.Array, network: Any, observation: Any) -> AtomicDistribution:
         if self.decoder is None:
