@@ -6,7 +6,7 @@ import pytest
 
 import bellsketch as bs
 from bellsketch.experiments.evaluation import evaluate, jittered_decoders
-from cases import SIX, by_hand_moments, model, return_range, solution, truth
+from cases import SIX, by_hand_moments, environments, model, return_range, solution, truth
 
 
 @pytest.mark.parametrize("name", [*SIX, "directed_chain_gaussian"])
@@ -83,7 +83,7 @@ FAMILIES = sorted(set(bs.FAMILIES) - {"polynomial"})
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", bs.environments.NAMES)
+@environments("random_chain", "loopy_fork", "loopy_tree_gaussian")
 def test_one_step_error_is_bounded_by_the_regression_error(name, family):
     """Prop. 1, for return distributions made of random atoms in the range of returns."""
     from bellsketch.core.coefficients import expected_features

@@ -269,7 +269,9 @@ def test_dirac_is_the_value_function():
 
 
 @pytest.mark.filterwarnings("ignore:support .* misses part of the returns")
-@pytest.mark.parametrize("num", [10, 20, 50, 100])
+@pytest.mark.parametrize(
+    "num", [pytest.param(10, marks=pytest.mark.slow), 20, pytest.param(50, marks=pytest.mark.slow), 100]
+)
 @pytest.mark.parametrize("name", EIGHT)
 def test_fine_decoding_beats_categorical_dp_at_equal_numbers(name, num):
     span = return_range(name)

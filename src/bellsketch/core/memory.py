@@ -15,6 +15,6 @@ def check_fits(what: str, num_bytes: float, remedy: str, available: int | None =
     available = available_bytes() if available is None else available
     if num_bytes > available:
         raise AllocationError(
-            f"{what} would take {num_bytes / 1e9:,.1f} GB, and {available / 1e9:,.1f} GB of memory are available for it:"
-            f" {remedy}"
+            f"{what} would take {num_bytes / 1e9:,.1f} GB, and {available / 1e9:,.1f} GB of memory are available for"
+            f" it: {remedy}"
         )

@@ -76,13 +76,13 @@ def fit_reading(
             f"criterion={criterion}: too large for single precision where returns reach [{span.low:.4g},"
             f" {span.high:.4g}]; choose a milder one, or a narrower range"
         )
-    tolerance = READOUT_TOLERANCE * np.ptp(wanted.max(axis=1))
+    tolerance = READOUT_TOLERANCE * float(np.ptp(wanted.max(axis=1)))
     noise = NETWORK_ERROR * float(np.linalg.norm(weights, axis=1).max())
     if error + noise <= tolerance:
         return Reading(weights, offsets), ReadingReport(error, fit.report.max_error, False, True)
     decoder = quick_decoder(regression.features, span)
     values = criterion(decoder.support.astype(np.float64)).T.astype(np.float32)
     reading = Reading(values, np.zeros(len(values), np.float32), decoder)
-    found = np.asarray(jax.jit(reading)(phi.astype(np.float32)))
+    found = np.asarray(jax.jit(lambda sketches: reading(sketches))(phi.astype(np.float32)))
     error = float(np.abs(wanted.max(axis=1) - found).mean())
     return reading, ReadingReport(error, fit.report.max_error, True, error <= tolerance)
