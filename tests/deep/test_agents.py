@@ -297,8 +297,10 @@ def exactly(arm, criterion):
     return criterion.of(bs.AtomicDistribution(list(ARMS[arm]), np.array(list(ARMS[arm].values())) / 20))
 
 
-TOLERANCE = {"c51": 1e-4, "qr": 1e-4, "iqn": 0.05, "sketch": 0.03}
-"""Of values, relative to 1 + their size. Those of IQN are of random levels, those of a sketch a little blurred."""
+TOLERANCE = {"c51": 1e-4, "qr": 1e-4, "iqn": 0.05, "sketch": 0.02}
+"""Of values, relative to 1 + their size. Those of IQN are of random levels, those of a sketch blurred where f jumps."""
+ACTING_TOLERANCE = TOLERANCE | {"sketch": 0.03}
+"""The decoder that a sketch acts by blurs more."""
 
 
 @pytest.mark.parametrize("name", TOLERANCE)
@@ -308,7 +310,7 @@ def test_every_criterion_has_its_favourite_arm(name):
         values = jax.jit(lambda key, a=agent, n=network: a.action_values(key, n, None))(KEY)
         assert int(np.argmax(values)) == place
         expected = exactly(arm, criterion)
-        assert abs(float(values[place]) - expected) < TOLERANCE[name] * (1 + expected)
+        assert abs(float(values[place]) - expected) < ACTING_TOLERANCE[name] * (1 + expected)
 
 
 @pytest.mark.parametrize("name", TOLERANCE)

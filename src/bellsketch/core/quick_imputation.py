@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bellsketch.core.backups import PRECISE
 from bellsketch.core.distributions import AtomicDistribution
 from bellsketch.core.features import FeatureMap
 from bellsketch.core.pytree import pytree
@@ -45,11 +46,11 @@ class QuickDecoder:
 
     def __call__(self, sketch: Float[Array, "*batch m"]) -> AtomicDistribution:
         """The distribution of each sketch."""
-        fixed = jnp.matmul(sketch, self.from_sketch.T, precision="highest") + self.constant
+        fixed = jnp.matmul(sketch, self.from_sketch.T, precision=PRECISE) + self.constant
 
         def step(_: Any, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             last, excess = now
-            p = fixed + jnp.matmul(last - excess, self.from_last.T, precision="highest")
+            p = fixed + jnp.matmul(last - excess, self.from_last.T, precision=PRECISE)
             p = RELAXATION * p + (1 - RELAXATION) * last + excess
             last = jnp.maximum(p, 0.0)
             return last, p - last

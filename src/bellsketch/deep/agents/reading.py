@@ -15,7 +15,7 @@ from bellsketch.core.regression import Regression
 from bellsketch.core.risk import Criterion
 
 NETWORK_ERROR = 0.01
-"""By which networks miss each feature of a sketch, at best."""
+"""Of each feature of a sketch, which readouts have to bear: a guess, to tell those of the mean from those of jumps."""
 READOUT_TOLERANCE = 0.05
 """Of the range of the criterion: readouts that are further off, for sketches that networks predict, are not used."""
 
