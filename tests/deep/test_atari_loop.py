@@ -146,7 +146,7 @@ def test_frames_are_counted_as_such(tmp_path, monkeypatch):
     assert run.records["updates"].tolist() == [0, 40, 80, 120, 160, 200]
     assert (run.frames, run.evaluations["frames"].tolist()) == (4800, [4800])
     assert run.evaluations["mean_length"].iloc[0] == pytest.approx(250, abs=8)  # less those without an action
-    assert run.evaluations["episodes"].tolist() == [4]  # in four streams of 275 steps
+    assert run.evaluations["episodes"].tolist() == [4]  # of at most 250 steps; a fifth would end after more than 1,100
     assert load_run(tmp_path).frames == 4800
 
 

@@ -1,7 +1,7 @@
 """How well a network plays: the returns of whole episodes, acting (almost) greedily."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -60,20 +60,50 @@ def play(
     return jax.lax.while_loop(goes_on, turn, (key, environments, step, 0, episodes))[-1]
 
 
-def episodes_within(steps: Iterable[Step], shape: tuple[int, int], num_steps: int) -> list[Episodes]:
-    """All episodes of each seed that end within ``num_steps`` steps of its environments on the host, [s, e].
+def episodes_within(steps: Iterator[Step], shape: tuple[int, int], num_steps: int) -> list[Episodes]:
+    """The episodes of each seed that end within ``num_steps`` steps if they are played one after the other.
 
-    The steps must be more than an episode can have, or long episodes would count less often than short ones.
+    They are played side by side on the host, [s, e], for as long as it takes, and count in the order in which they
+    start. Those that end first would be short ones more often than those of one stream are.
     """
-    returns, lengths, ended = np.zeros(shape), np.zeros(shape, int), []
-    for step in itertools.islice(steps, num_steps):
-        returns, lengths = (np.where(step.first, 0, total) for total in (returns, lengths))
-        returns, lengths = returns + step.reward, lengths + ~step.first
-        where = np.nonzero(step.ended)
-        ended.append(np.stack([where[0], returns[where], lengths[where]]))
-    together = np.concatenate(ended, axis=1)
-    of_seeds = [together[1:, together[0] == seed] for seed in range(shape[0])]
-    return [Episodes(own[0], own[1].astype(int), np.ones(own.shape[1], bool)) for own in of_seeds]
+    seeds = [_InOrder(shape[1]) for _ in range(shape[0])]
+    while True:
+        step = next(steps)
+        for i, seed in enumerate(seeds):
+            seed.add(Step(None, *(part[i] for part in step[1:])))
+        found = [episodes for seed in seeds if (episodes := seed.within(num_steps)) is not None]
+        if len(found) == len(seeds):
+            return found
+
+
+class _InOrder:
+    """Episodes of one seed in the order in which they start, whichever environment they are played in."""
+
+    def __init__(self, num_environments: int):
+        self._episodes = Episodes(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
+        self._played = np.zeros(num_environments, int)
+        """Which of them each environment plays."""
+        self._start(np.ones(num_environments, bool))
+
+    def add(self, step: Step) -> None:
+        """What each environment brought."""
+        if step.first.any():
+            self._start(step.first)
+        self._episodes.returns[self._played] += step.reward
+        self._episodes.lengths[self._played] += ~step.first
+        self._episodes.finished[self._played] = step.ended
+
+    def within(self, num_steps: int) -> Episodes | None:
+        """Those that end within so many steps, or None if this cannot be told yet."""
+        within = np.cumsum(self._episodes.lengths) <= num_steps
+        if within.all() or not self._episodes.finished[within].all():
+            return None
+        return jax.tree.map(lambda x: x[within], self._episodes)
+
+    def _start(self, where: Bool[Array, " e"]) -> None:
+        num = where.sum()
+        self._played[where] = len(self._episodes.returns) + np.arange(num)
+        self._episodes = jax.tree.map(lambda x: np.append(x, np.zeros(num, x.dtype)), self._episodes)
 
 
 def whole_episodes(steps: Iterable[Step], shape: tuple[int, int], most: int) -> Episodes:

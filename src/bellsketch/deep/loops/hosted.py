@@ -31,8 +31,8 @@ from bellsketch.deep.groups import Group
 from bellsketch.deep.loops.loop import Loop, LoopState
 
 LARGEST = np.iinfo(np.int32).max
-STREAMS = 16
-"""Of an evaluation, at most."""
+STREAMS = 32
+"""Episodes that an evaluation in frames plays side by side, at most."""
 
 
 class HostedRunner:
@@ -103,15 +103,12 @@ class HostedRunner:
         self, keys: jax.Array, networks: Any, frames: int, epsilon: float, stopped: threading.Event | None = None
     ) -> list[Episodes]:
         """All episodes of each seed's network that end within so many frames, unless it is ``stopped`` before."""
-        num = frames // self.loop.config.frame_skip
-        with contextlib.closing(self._make(1)) as one:
-            # As many streams side by side as can each have the longest episode that there is.
-            streams = min(STREAMS, max(1, num // (one.max_episode_steps or num)))
+        num, streams = frames // self.loop.config.frame_skip, min(STREAMS, self.loop.config.num_environments)
         played = []
         for some, their_networks in self._some_seeds(keys, networks, streams):
             with contextlib.closing(self._make(streams * len(some))) as environments:
                 steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
-                played += episodes_within(steps, (len(some), streams), num // streams)
+                played += episodes_within(steps, (len(some), streams), num)
         return played
 
     def close(self) -> None:
