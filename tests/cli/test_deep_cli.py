@@ -272,6 +272,8 @@ class TestDamage:
         (["train", "dqm", "Catch-bsuite"], "unknown agent 'dqm'. Did you mean 'dqn'?"),
         (["train", "dqn", "Breakout-Minatar"], "Did you mean 'Breakout-MinAtar'?"),
         (["train", "dqn", "gym:CartPol-v1"], "Did you mean 'CartPole-v1'?"),
+        (["train", "dqn", "pogn", "--exact"], "unknown environment 'pogn'. Did you mean 'pong'?"),
+        (["train", "dqn", "breakot", "--threads", "4"], "Did you mean 'breakout'?"),
         (["train", "dqn", "gym:a b"], "environment 'gym:a b': Malformed"),
         (["train", "dqn", "gym:no_such_module:Name-v0"], "needs what is not installed"),
         (["train", "dqn", "Catch-bsuite", "--preset", "smal"], "unknown preset 'smal'. Did you mean 'small'?"),

@@ -59,6 +59,11 @@ class TestConfig:
         assert (config.frames, config.learner.learning_rate, config.loop.replay_capacity) == (200_000_000, 5e-5, 10**6)
         assert (config.loop.batch_size, config.loop.update_period, config.loop.discount) == (32, 4, 0.99)
         assert (config.loop.frame_skip, config.loop.reward_clip) == (4, 1.0)
+        assert (config.learner.adam_epsilon, config.learner.max_gradient_norm) == (0.01 / 32, 10.0)
+        assert config.learner.target_period * 16 == 40_000  # frames
+        assert (config.loop.learning_starts, config.loop.exploration_steps) == (50_000, 1_000_000)
+        assert config.loop.exploration_final == 0.01
+        assert config.evaluation == EvaluationConfig(evaluation_frames=500_000, evaluation_epsilon=0.001)
         assert (config.groups, make_config("dqn", "pong", num_environments=8).groups) == (2, 1)
         agent = set_up(config).agent
         anchors, slope = agent.decoder.features.anchors, agent.decoder.features.slope

@@ -8,7 +8,7 @@ import pytest
 
 import tiny
 from bellsketch.deep.loops.fused import FusedRunner
-from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.loops.loop import seed_of
 
 pytestmark = pytest.mark.usefixtures("quick_compiles")
 

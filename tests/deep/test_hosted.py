@@ -9,7 +9,7 @@ import pytest
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
-from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.loops.loop import seed_of
 from bellsketch.deep.run import run_training
 from bellsketch.deep.run_directory import TrainingDirectory
 from bellsketch.deep.training import training
@@ -293,6 +293,31 @@ def test_a_run_is_evaluated_in_frames():
     for frames, message in ((0, "a step has 1"), (4, "no episode ended within them; pass more")):
         with pytest.raises(bs.InputError, match=f"frames={frames}: {message}"):
             run.evaluate_frames(frames)
+
+
+def test_training_is_evaluated_in_frames():
+    """Of Echo's episodes of five steps, twelve end within 60."""
+    *_, last = training(toy("Echo-v0", frames=400, records=1, evaluations=1, evaluation_frames=60))
+    assert [row["episodes"] for row in last.evaluations] == [12]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_stops_between_steps(groups, monkeypatch):
+    setup = toy("Echo-v0", **in_groups(groups))
+    stopped, taken = threading.Event(), []
+    state = setup.runner.init(setup.keys)
+    for environments in setup.runner.environments:
+        step = environments.step
+        monkeypatch.setattr(environments, "step", lambda a, step=step: (taken.append(0), step(a))[1])
+    for play in (setup.runner.explore, setup.runner.advance):
+        taken.clear()
+        state = play(state, 3, stopped)
+        assert len(taken) == 3 * groups
+        stopped.set()
+        with pytest.raises(KeyboardInterrupt):
+            play(setup.runner.init(setup.keys), 1_000, stopped)
+        assert len(taken) == 4 * groups  # those that were under way
+        stopped.clear()
 
 
 def test_learns():

@@ -445,6 +445,7 @@ class TestKilled:
         finally:
             child.kill()
         assert child.returncode == 130, message
+        assert f"stopped; bellsketch resume {tmp_path} begins again, as there is no checkpoint yet" in message
         assert not (tmp_path / "run.lock").exists()
 
 

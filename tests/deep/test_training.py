@@ -152,12 +152,17 @@ class TestPlan:
         assert ends[-1] == plan.total_steps
         assert config.frames <= plan.total_steps < config.frames + loop.steps + loop.num_environments
         assert [plan.index(end) for end in ends] == [i + 1 for i in indices]
-        assert plan.num_records <= config.records + 1
+        assert plan.num_records <= max(config.records, config.evaluation.evaluations) + 1
         evaluated = [i for i in indices if plan.evaluates(i)]
         assert len(evaluated) == min(config.evaluation.evaluations, plan.num_records - 1)
         assert not evaluated or evaluated[-1] == plan.num_records - 1
         updates = plan.config.iterations * loop.updates
         assert updates * loop.update_period == plan.total_steps - ends[0]
+
+    def test_as_many_evaluations_as_the_paper_has(self):
+        """With a record for each, though fewer records are asked for."""
+        plan = Plan(make_config("dqn", "pong", evaluations=200, records=100))
+        assert [plan.evaluates(i) for i in range(plan.num_records)] == [False] + 200 * [True]
 
     @pytest.mark.slow
     def test_nothing_at_random(self, tmp_path):
@@ -228,9 +233,9 @@ class TestFailure:
         setup = tiny.setup(environment="gym:Broken-v0", discount=0.99, frames=20_000, records=1)
         advance, slices = setup.runner.advance, []
 
-        def count(state, iterations):
+        def count(state, iterations, stopped):
             slices.append(4 * iterations)
-            return advance(state, iterations)
+            return advance(state, iterations, stopped)
 
         monkeypatch.setattr(setup.runner, "advance", count)
         with pytest.raises(bs.DivergenceError, match=r"seed 0, frame 1\d\d: the loss") as caught:

@@ -17,7 +17,7 @@ from bellsketch.cli.devices import on_device
 from bellsketch.cli.pictures import check_picture
 from bellsketch.core.errors import InputError
 from bellsketch.deep.evaluation import Episodes
-from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.loops.loop import seed_of
 from bellsketch.deep.pictures import plot_moment
 from bellsketch.deep.playing import moments
 from bellsketch.deep.run import Run, load_run

@@ -49,7 +49,8 @@ class Train:
     risk: str = "mean"
     """What to be greedy in: mean, cvar:LEVEL, exceeds:THRESHOLD or utility:AVERSION."""
     records: int = 100
-    """Rows of records.csv for each seed, evenly spaced, after one for the steps at random."""
+    """Rows of records.csv for each seed, evenly spaced, after one for the steps at random; at least one for each
+    evaluation."""
     running: Annotated[Running, Flat] = dataclasses.field(default_factory=Running)
     options: Annotated[AgentConfig, Flat] = dataclasses.field(default_factory=AgentConfig)
     learner: Annotated[LearnerConfig, Flat] = dataclasses.field(default_factory=LearnerConfig)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from bellsketch.cli.devices import on_device
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.run import Run, read_returns, run_training
-from bellsketch.deep.run_directory import CHECKPOINT_SECONDS
+from bellsketch.deep.run_directory import CHECKPOINT_SECONDS, has_checkpoint
 from bellsketch.deep.setup import check_memory, set_up
 from bellsketch.deep.trackers import Tracker, tensorboard_tracker, wandb_tracker
 
@@ -54,7 +54,8 @@ class Running:
                     trackers=self._trackers(config, out),
                 )
             except KeyboardInterrupt:
-                console.print(f"stopped; bellsketch resume {escape(str(out))} goes on", soft_wrap=True)
+                goes_on = "goes on" if has_checkpoint(out) else "begins again, as there is no checkpoint yet"
+                console.print(f"stopped; bellsketch resume {escape(str(out))} {goes_on}", soft_wrap=True)
                 raise
         figure = run.plot()
         figure.savefig(out / "figure.png", dpi=130)

@@ -239,7 +239,7 @@ class TrainingConfig:
     risk: str = "mean"
     """What to be greedy in."""
     records: int = 100
-    """Records of each seed, evenly spaced."""
+    """Records of each seed, evenly spaced; at least as many as evaluations, which are made at records."""
     options: AgentConfig = dataclasses.field(default_factory=AgentConfig)
     learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
     loop: LoopConfig = dataclasses.field(default_factory=LoopConfig)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bellsketch.deep.loops.hosted import HostedRunner, seed_of
-from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.loops.hosted import HostedRunner
+from bellsketch.deep.loops.loop import LoopState, seed_of
 from bellsketch.deep.run_directory import Row
 from bellsketch.deep.setup import Setup
 

@@ -17,7 +17,7 @@ from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
-from bellsketch.deep.loops.hosted import seed_of
+from bellsketch.deep.loops.loop import seed_of
 from bellsketch.deep.run import Run
 from bellsketch.deep.setup import environments
 

@@ -170,6 +170,11 @@ class TrainingDirectory:
         return f"the last good checkpoint is at frame {max(steps):,}" if steps else "there is no checkpoint yet"
 
 
+def has_checkpoint(path: Path) -> bool:
+    """Whether there is something that a run can go on from."""
+    return bool(Checkpoints(path / "checkpoints").steps())
+
+
 def read_networks(path: Path, like: LoopState) -> tuple[int, Any]:
     """The latest networks of a run, with their frame; those of a whole state, if the others are damaged or gone."""
     problem = InputError(f"run={path}: has no networks yet; let it train until its first checkpoint")

@@ -16,7 +16,7 @@ from bellsketch.deep.agents.base import Agent
 from bellsketch.deep.agents.factory import make_agent
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.environments.games import GAMES
-from bellsketch.deep.environments.make import make_environment
+from bellsketch.deep.environments.make import check_name, make_environment
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.environments.returns import Returns, find_returns
 from bellsketch.deep.environments.vector import VectorEnvironments
@@ -115,6 +115,7 @@ def environments(
     others = ("asynchronous", "environment_options") if is_game else ("exact", "threads")
     for name, value in ((name, getattr(host, name)) for name in others):
         if value:
+            check_name(config.environment)  # a game that is misspelt is not another environment
             kind = "Gymnasium's environments" if is_game else "the paper's 57 games of Atari"
             raise InputError(f"{name}={value!r}: is for {kind}, not for {config.environment!r}; leave it out")
     game = {"frame_skip": config.loop.frame_skip, "exact": host.exact, "threads": host.threads}

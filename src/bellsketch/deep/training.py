@@ -18,13 +18,14 @@ from bellsketch.core.errors import BellsketchError, DivergenceError, MissingRewa
 from bellsketch.deep.agents.sketch_dqn import SketchDQN
 from bellsketch.deep.config import TrainingConfig
 from bellsketch.deep.evaluator import Evaluator
-from bellsketch.deep.loops.hosted import seed_of
-from bellsketch.deep.loops.loop import LoopState
+from bellsketch.deep.loops.hosted import HostedRunner
+from bellsketch.deep.loops.loop import LoopState, seed_of
 from bellsketch.deep.run_directory import Row, TrainingDirectory
 from bellsketch.deep.setup import Runner, Setup
 
 SLICE = 20_000
-"""Steps of all seeds in one call: enough to make calls cheap, few enough for Ctrl-C to be noticed between them."""
+"""Steps of all seeds in one call: enough to make calls cheap, few enough for failures, and on the device Ctrl-C, to be
+noticed between them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +53,13 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
     restored = directory.restore(setup) if directory is not None else None
     state = runner.init(setup.keys) if restored is None else restored.state
     first = 0 if restored is None else plan.index(int(state.steps[0]))
-    with _deferred_interrupt() as interrupted, Evaluator(setup) as evaluator:
+    with _deferred() as interrupts, Evaluator(setup) as evaluator:
         if restored is not None and restored.evaluating:
             evaluator.start(state)
         begun = time.perf_counter()
         for index in range(first, plan.num_records):
             before = int(state.steps[0])
-            state = _advance(runner, state, plan, index, interrupted)
+            state = _advance(runner, state, plan, index, interrupts)
             steps = int(state.steps[0])
             now = time.perf_counter()  # with what the record before had to wait for: an evaluation, a copy
             speed, begun = (steps - before) * config.loop.frame_skip * config.seeds / (now - begun), now
@@ -66,14 +67,14 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
                 raise _failure(setup, state, int(np.argmax(failed)), directory)
             records = _records(config, state)
             if evaluates := plan.evaluates(index):
-                _wait(evaluator, interrupted)
+                _wait(evaluator, interrupts)
                 evaluator.start(state)
             # Not by its constructor, whose shapes are those of one seed.
             state = eqx.tree_at(lambda s: s.tally, state, jax.tree.map(jnp.zeros_like, state.tally))
-            stopping = bool(interrupted)  # asked once: a Ctrl-C after the checkpoint waits for the next one
+            stopping = interrupts.count > 0  # asked once: a Ctrl-C after the checkpoint waits for the next one
             at_end = stopping or index + 1 == plan.num_records
             if at_end:
-                _wait(evaluator, interrupted)
+                _wait(evaluator, interrupts)
             evaluations = evaluator.take()
             if directory is not None:
                 directory.append(records, evaluations, speed)
@@ -84,22 +85,32 @@ def training(setup: Setup, directory: TrainingDirectory | None = None) -> Iterat
                 raise KeyboardInterrupt
 
 
+class Interrupts:
+    """Ctrl-C so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.at_once = threading.Event()
+        """Set by the second."""
+
+
 @contextlib.contextmanager
-def _deferred_interrupt() -> Iterator[list[int]]:
-    """Ctrl-C so far. The first waits for the next record, so that nothing is lost; a second one for the next slice.
+def _deferred() -> Iterator[Interrupts]:
+    """The first Ctrl-C waits for the next record, so that nothing is lost; a second one only for programs under way.
 
     A third one is as usual. An exception while a program is under way may crash the interpreter when it ends.
     """
+    received = Interrupts()
     if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
-        yield []
+        yield received
         return
-    received: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
-        received.append(number)
-        if len(received) == 1:
+        received.count += 1
+        if received.count == 1:
             print("stopping at the next record; Ctrl-C again stops at once", file=sys.stderr)
         else:
+            received.at_once.set()
             signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, handle)
@@ -109,10 +120,10 @@ def _deferred_interrupt() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _wait(evaluator: Evaluator, interrupted: list[int]) -> None:
+def _wait(evaluator: Evaluator, interrupts: Interrupts) -> None:
     """For an evaluation that is under way; a second Ctrl-C ends it."""
     while not evaluator.wait(0.2):
-        if len(interrupted) > 1:
+        if interrupts.at_once.is_set():
             raise KeyboardInterrupt
 
 
@@ -125,7 +136,7 @@ class Plan:
     @property
     def period(self) -> int:
         """Iterations between records."""
-        return max(1, -(-self.config.iterations // self.config.records))
+        return max(1, -(-self.config.iterations // max(self.config.records, self.config.evaluation.evaluations)))
 
     @property
     def num_records(self) -> int:
@@ -157,17 +168,18 @@ class Plan:
         return index > 0 and index * each // num > (index - 1) * each // num
 
 
-def _advance(runner: Runner, state: LoopState, plan: Plan, index: int, interrupted: list[int]) -> LoopState:
+def _advance(runner: Runner, state: LoopState, plan: Plan, index: int, interrupts: Interrupts) -> LoopState:
     """Up to a record, or to the end of the slice in which a seed failed."""
-    advance: Callable[[LoopState, int], LoopState] = runner.explore if index == 0 else runner.advance
+    advance: Callable[..., LoopState] = runner.explore if index == 0 else runner.advance
+    stopped = (interrupts.at_once,) if isinstance(runner, HostedRunner) else ()
     num = plan.config.warm_up if index == 0 else plan.iterations_at(index) - plan.iterations_at(index - 1)
     steps = plan.config.loop.num_environments if index == 0 else plan.config.loop.steps
     # In slices, because nothing can stop a program that is under way, and a record may be millions of frames away.
     at_once = max(1, SLICE // (steps * plan.config.seeds))
     for done in range(0, num, at_once):
-        state = advance(state, min(at_once, num - done))
+        state = advance(state, min(at_once, num - done), *stopped)
         jax.block_until_ready(state)
-        if len(interrupted) > 1:
+        if interrupts.at_once.is_set():
             raise KeyboardInterrupt
         if _failed(state).any():
             break

@@ -170,6 +170,19 @@ def test_an_episode_that_is_cut_off_goes_on_in_what_is_learnt(monkeypatch):
     np.testing.assert_array_equal(np.array([step.first for step in steps])[1:], ended[:-1])
 
 
+def test_screens_of_another_size_are_not_exact(monkeypatch):
+    """None of the paper's games has one."""
+    monkeypatch.setattr(atari, "GAMES", (*GAMES, "air_raid"))
+    with pytest.raises(InputError, match=r"exact=True: screens of 'air_raid' are 250 × 160, .* leave it out"):
+        AtariEnvironments("air_raid", exact=True)
+    AtariEnvironments("air_raid", threads=1).close()
+
+
+def test_the_papers_time_limit():
+    assert atari.MAX_FRAMES == 108_000  # half an hour
+    assert AtariEnvironments("pong", threads=1).max_episode_steps == 27_000
+
+
 @pytest.mark.slow
 def test_all_games():
     assert len(set(GAMES)) == 57
@@ -187,6 +200,18 @@ def test_by_name():
     environments.close()
     with pytest.raises(InputError, match="call reset"):
         environments.step(np.zeros(3, int))
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"), [([0, 6], r"actions=\[0, 6\]: must be at least 0 and below 6"), ([0], r"of shape \(1,\)")]
+)
+def test_actions_that_there_are_not(actions, message):
+    """For those ALE would wait for ever."""
+    environments = AtariEnvironments("pong", 2)
+    environments.reset(0)
+    with pytest.raises(InputError, match=message):
+        environments.step(np.array(actions))
+    assert environments.step(np.array([5, 0])).reward.tolist() == [0, 0]
 
 
 def test_episodes_are_as_their_seeds():
@@ -217,6 +242,11 @@ class TestReturns:
             find_returns(self.environment(), 0.99)
         with pytest.raises(InputError, match="reward_clip=None"):  # a list would not hold for long
             find_returns(self.environment(), 0.99, rewards=(-1.0, 0.0, 1.0))
+        for clip, rewards in ((1_000.0, (-1.0, 0.0, 1.0)), (1.0, (0.0, 0.5)), (1.0, ())):
+            with pytest.raises(InputError, match=rf"reward_clip={clip}: .* up to that, and rewards=\[.*would not list"):
+                find_returns(self.environment(), 0.99, rewards=rewards, reward_clip=clip)
+        listed = find_returns(self.environment(), 0.99, rewards=(-2.0, -1.0, 0.0, 1.0, 2.0), reward_clip=2.0)
+        assert listed.rewards == (-2.0, -1.0, 0.0, 1.0, 2.0)
         given = find_returns(self.environment(), 0.99, reward_interval=(-1.0, 1.0), low=-9.0, high=8.0)
         assert (given.low, given.high, given.rewards) == (-9.0, 8.0, None)
 

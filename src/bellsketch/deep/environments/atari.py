@@ -11,6 +11,7 @@ import ale_py
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ale_py import roms
 from jaxtyping import Bool, Float, Int, UInt8
 
 from bellsketch.core.arrays import Array
@@ -20,7 +21,7 @@ from bellsketch.deep.environments.step import Space, Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 
 SCREEN = (210, 160)
-"""Of all of them, height first."""
+"""Of all of the paper's, height first."""
 SIDE = 84
 STACK = 4
 NOOPS = 30
@@ -57,6 +58,11 @@ class AtariEnvironments(VectorEnvironments):
             raise InputError(f"frame_skip={frame_skip}: must be at least 1")
         if threads < 0:
             raise InputError(f"threads={threads}: must be at least 1, or 0 for one on each core")
+        if exact and (screen := _screen(name)) != SCREEN:
+            raise InputError(
+                f"exact=True: screens of {name!r} are {screen[0]} × {screen[1]}, and frames are made of {SCREEN[0]} ×"
+                f" {SCREEN[1]}; leave it out"
+            )
         self.frame_skip, self.exact, self.threads = frame_skip, exact, threads
         height, width = SCREEN if exact else (SIDE, SIDE)
         self._vector: Any = ale_py.AtariVectorEnv(
@@ -117,6 +123,15 @@ class AtariEnvironments(VectorEnvironments):
     def close(self) -> None:
         """End the threads, which is what becomes of them with the object."""
         self._vector, self._last = None, None
+
+
+def _screen(name: str) -> tuple[int, int]:
+    """Height and width, which ALE's vector does not tell: it shows any screen in the size that it is asked for."""
+    emulator, rom = ale_py.ALEInterface(), roms.get_rom_path(name)
+    assert rom is not None  # it is in ALE's wheel
+    emulator.loadROM(rom)
+    height, width = emulator.getScreenDims()
+    return height, width
 
 
 def grey_and_small(screens: UInt8[Array, "*e h w 3"]) -> UInt8[Array, "*e 84 84"]:

@@ -193,14 +193,17 @@ def _rewards(
     seed: int,
 ) -> tuple[Facts | None, tuple[float, ...] | None, tuple[float, float], str]:
     """Facts if it is they that tell; the rewards, or None; their interval; and where this comes from."""
-    if isinstance(environment, AtariEnvironments) and interval is None and (rewards is None or clip is None):
-        if clip != 1:
+    if isinstance(environment, AtariEnvironments) and interval is None:
+        if rewards is None and clip == 1:
+            return ATARI, ATARI.rewards, (-1.0, 1.0), "rewards clipped to 1"
+        if rewards is None or clip is None or clip > max(map(abs, rewards), default=0.0):
+            size = "of any size" if clip is None else "of any size up to that"
+            missing = "" if rewards is None else f", and rewards={list(rewards)} would not list them"
             raise InputError(
-                f"reward_clip={clip}: rewards of {environment.name!r} can be of any size. Leave it at 1, or say what"
-                " they are (--reward-interval LOW HIGH) and between which numbers returns lie (--return-low,"
+                f"reward_clip={clip}: rewards of {environment.name!r} can be {size}{missing}. Leave both out, or say"
+                " what they are (--reward-interval LOW HIGH) and between which numbers returns lie (--return-low,"
                 " --return-high)"
             )
-        return ATARI, ATARI.rewards, (-1.0, 1.0), "rewards clipped to 1"
     facts, listed, interval, how = _unclipped(environment, rewards, interval, seed)
     if clip is None or max(map(abs, interval)) <= clip:
         return facts, listed, interval, how

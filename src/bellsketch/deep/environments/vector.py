@@ -45,6 +45,8 @@ class VectorEnvironments(ABC):
         actions = np.asarray(actions, np.int64)
         if actions.shape != (self.num_environments,):
             raise InputError(f"actions of shape {actions.shape}: pass one for each of {self.num_environments}")
+        if ((actions < 0) | (actions >= self.space.num_actions)).any():  # ALE would wait for ever
+            raise InputError(f"actions={actions.tolist()}: must be at least 0 and below {self.space.num_actions}")
         self._last = self._step(actions, self._last.ended)
         return self._last
 

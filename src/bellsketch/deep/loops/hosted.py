@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,10 +27,10 @@ from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.evaluation import MAX_STEPS, Episodes, episodes_within, whole_episodes
 from bellsketch.deep.groups import Group
-from bellsketch.deep.loops.loop import Loop, LoopState
+from bellsketch.deep.loops.loop import Loop, LoopState, seed_of
 
 LARGEST = np.iinfo(np.int32).max
-STREAMS = 32
+STREAMS = 16
 """Episodes that an evaluation in frames plays side by side, at most."""
 
 
@@ -67,14 +66,14 @@ class HostedRunner:
         step = Step(observation, truth, number, number, truth)
         return self.loop.devices.shape(jax.eval_shape(self._init, keys, step))
 
-    def explore(self, state: LoopState, vector_steps: int) -> LoopState:
-        """Steps without learning."""
-        return self._play(state, vector_steps, learn_every=None)
+    def explore(self, state: LoopState, vector_steps: int, stopped: threading.Event | None = None) -> LoopState:
+        """Steps without learning, unless it is ``stopped`` before, which is a KeyboardInterrupt."""
+        return self._play(state, vector_steps, None, stopped)
 
-    def advance(self, state: LoopState, iterations: int) -> LoopState:
-        """Iterations of steps and updates."""
+    def advance(self, state: LoopState, iterations: int, stopped: threading.Event | None = None) -> LoopState:
+        """Likewise iterations of steps and updates."""
         acts = self.loop.config.acts
-        return self._play(state, iterations * acts, learn_every=acts)
+        return self._play(state, iterations * acts, acts, stopped)
 
     def update(self, state: LoopState) -> LoopState:
         """The updates of an iteration, without its steps."""
@@ -149,7 +148,9 @@ class HostedRunner:
         ]
         return keys, jax.tree.map(lambda *parts: np.stack(parts, 2).reshape(*seeds.shape, *parts[0].shape[2:]), *steps)
 
-    def _play(self, state: LoopState, vector_steps: int, learn_every: int | None) -> LoopState:
+    def _play(
+        self, state: LoopState, vector_steps: int, learn_every: int | None, stopped: threading.Event | None
+    ) -> LoopState:
         if not vector_steps:
             return state
         # A thread for each group: sending off updates takes the host as long as some of them take the device.
@@ -159,6 +160,9 @@ class HostedRunner:
                 state, action = self._choose(state, group=group)
                 under_way.append((action, beside.submit(self._step, environments, action)))
             for taken in range(1, vector_steps + 1):
+                if stopped is not None and stopped.is_set():
+                    jax.block_until_ready(state)  # or the interpreter may crash when it ends
+                    raise KeyboardInterrupt
                 for i, group in enumerate(self._groups):
                     action, played = under_way[i]
                     if learn_every is not None and taken % learn_every == 0:
@@ -242,8 +246,3 @@ def _by_seed(step: Step, num: int) -> Step:
 def _seeds(key: jax.Array, num: int) -> np.ndarray:
     """Of so many environments."""
     return np.random.SeedSequence(int(jax.random.randint(key, (), 0, LARGEST))).generate_state(num)
-
-
-def seed_of(modules: Any, index: int | slice) -> Any:
-    """One seed's part of what has an axis of seeds in front, or that of some seeds."""
-    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, modules)

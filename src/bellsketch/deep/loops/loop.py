@@ -157,6 +157,11 @@ class Loop:
         return replay.sample(key, self.config.batch_size, self.config.discount, self.agent.num_steps)
 
 
+def seed_of(modules: Any, index: int | slice) -> Any:
+    """One seed's part of what has an axis of seeds in front, or that of some seeds."""
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, modules)
+
+
 def empty_tally() -> Tally:
     """Nothing happened yet."""
     whole, real = jnp.zeros((), jnp.int32), jnp.zeros(())
