@@ -13,13 +13,8 @@ from gymnasium import spaces
 from bellsketch.core.errors import InputError
 from bellsketch.deep.environments import HostEnvironments, make_native
 from bellsketch.deep.environments.atari import AtariEnvironments
-from bellsketch.deep.environments.returns import (
-    HOST_FACTS,
-    MINATAR_HIGH,
-    NATIVE_FACTS,
-    find_returns,
-    random_rewards,
-)
+from bellsketch.deep.environments.facts import HOST_FACTS, MINATAR_HIGH, NATIVE_FACTS
+from bellsketch.deep.environments.returns import find_returns, random_rewards
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:gymnasium", "ignore::DeprecationWarning:gymnasium")
 
