@@ -110,8 +110,8 @@ def _deferred() -> Iterator[Interrupts]:
         if received.count == 1:
             print("stopping at the next record; Ctrl-C again stops at once", file=sys.stderr)
         else:
+            signal.signal(signal.SIGINT, before)  # first: a third one while the event is being set would wait for it
             received.at_once.set()
-            signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, handle)
     try:
@@ -136,7 +136,8 @@ class Plan:
     @property
     def period(self) -> int:
         """Iterations between records."""
-        return max(1, -(-self.config.iterations // max(self.config.records, self.config.evaluation.evaluations)))
+        iterations, evaluations = self.config.iterations, self.config.evaluation.evaluations
+        return max(1, min(-(-iterations // self.config.records), iterations // max(1, evaluations)))
 
     @property
     def num_records(self) -> int:

@@ -127,6 +127,7 @@ class AtariEnvironments(VectorEnvironments):
 
 def _screen(name: str) -> tuple[int, int]:
     """Height and width, which ALE's vector does not tell: it shows any screen in the size that it is asked for."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # or it says hello
     emulator, rom = ale_py.ALEInterface(), roms.get_rom_path(name)
     assert rom is not None  # it is in ALE's wheel
     emulator.loadROM(rom)

@@ -117,9 +117,9 @@ def _rewards(
             size = "of any size" if clip is None else "of any size up to that"
             missing = "" if rewards is None else f", and rewards={list(rewards)} would not list them"
             raise InputError(
-                f"reward_clip={clip}: rewards of {environment.name!r} can be {size}{missing}. Leave both out, or say"
-                " what they are (--reward-interval LOW HIGH) and between which numbers returns lie (--return-low,"
-                " --return-high)"
+                f"reward_clip={clip}: rewards of {environment.name!r} can be {size}{missing}. Set reward_clip to 1 and"
+                " leave rewards out, or say what they are (--reward-interval LOW HIGH) and between which numbers"
+                " returns lie (--return-low, --return-high)"
             )
     facts, listed, interval, how = _unclipped(environment, rewards, interval, seed)
     if clip is None or max(map(abs, interval)) <= clip:
