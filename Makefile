@@ -40,6 +40,7 @@ bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/coefficients.py
 	$(BIN)/python benchmarks/baselines.py
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/deep.py --quick --no-peer
 
 clean:

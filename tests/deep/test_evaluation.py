@@ -1,13 +1,27 @@
-"""Episodes side by side count as if they had been played one after the other."""
+"""Episodes on the host: side by side they count as if they had been played one after the other."""
 
 import itertools
 
+import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bellsketch as bs
+import tiny
+import toy_environments  # noqa: F401, registers them
 from bellsketch.deep.environments.step import Step
 from bellsketch.deep.evaluation import episodes_within
+from bellsketch.deep.run import run_training
+from bellsketch.deep.training import training
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")  # it checks toys with much care
+
+
+def echo(**options):
+    """Of episodes of five steps."""
+    return tiny.setup("dqn", "gym:Echo-v0", discount=0.9, **options)
 
 
 def side_by_side(lengths, num_environments):
@@ -53,3 +67,47 @@ def test_an_episode_without_an_end_is_not_waited_for():
         (Step(None, *(np.stack([part]) for part in step[1:])) for step in side_by_side([3, 3, 10**9], 4)), (1, 4), 50
     )
     assert found.lengths.tolist() == [3, 3]
+
+
+def test_episodes_that_end_within_so_many_frames():
+    """Of five steps each, in four environments side by side."""
+    setup = echo(seeds=2)
+    state = setup.runner.init(setup.keys)
+    for frames, num in ((4, 0), (5, 1), (9, 1), (10, 2), (600, 120)):
+        played = setup.runner.evaluate_frames(setup.keys, state.learner.network, frames, 1.0)
+        assert [len(episodes.returns) for episodes in played] == [num, num]
+    assert all(np.all(episodes.lengths == 5) and np.all(episodes.finished) for episodes in played)
+    assert all(0 < episodes.returns.mean() < 5 for episodes in played)
+    assert not np.array_equal(*(episodes.returns for episodes in played))
+
+
+def test_a_seed_is_evaluated_among_others_as_if_alone(monkeypatch):
+    """With as many others as have no more environments than there are to learn from, 24."""
+    setup, made = echo(seeds=3, num_environments=8), []
+    runner, make = setup.runner, setup.runner._make
+    networks = runner.init(setup.keys).learner.network
+    only = setup.keys[1:2], jax.tree.map(lambda x: x[1:2], networks)
+    monkeypatch.setattr(runner, "_make", lambda num: made.append(num) or make(num))
+    for num, expected in ((8, [24]), (10, [20, 10]), (30, [30, 30, 30])):
+        among = runner.evaluate(setup.keys, networks, num, 0.5)
+        assert (made, among.returns.shape) == (expected, (3, num))
+        np.testing.assert_array_equal(among.returns[1], runner.evaluate(*only, num, 0.5).returns[0])
+        made.clear()
+    among, alone = (runner.evaluate_frames(*which, 48, 0.5) for which in ((setup.keys, networks), only))
+    assert made == [24, 8]
+    np.testing.assert_array_equal(among[1].returns, alone[0].returns)
+
+
+def test_a_run_is_evaluated_in_frames():
+    run = run_training(echo(seeds=2, frames=200, evaluations=0), progress=False)
+    played = run.evaluate_frames(600, epsilon=1.0)
+    assert [len(episodes.returns) for episodes in played] == [120, 120]
+    for frames, message in ((0, "a step has 1"), (4, "no episode ended within them; pass more")):
+        with pytest.raises(bs.InputError, match=f"frames={frames}: {message}"):
+            run.evaluate_frames(frames)
+
+
+def test_training_is_evaluated_in_frames():
+    """Of Echo's episodes of five steps, twelve end within 60."""
+    *_, last = training(echo(frames=400, records=1, evaluations=1, evaluation_frames=60))
+    assert [row["episodes"] for row in last.evaluations] == [12]

@@ -206,7 +206,9 @@ class TestDamage:
     def test_checkpoints_are_gone(self, setup, tmp_path):
         """Nothing is begun again, or deleted, without a word."""
         stop_after(setup, tmp_path, 3)
+        assert run_directory.has_checkpoint(tmp_path)
         shutil.rmtree(tmp_path / "checkpoints")
+        assert not run_directory.has_checkpoint(tmp_path)
         before = (tmp_path / "records.csv").read_bytes()
         with pytest.raises(bs.InputError) as caught:
             run_training(setup, tmp_path, progress=False)

@@ -152,7 +152,8 @@ class TestPlan:
         assert ends[-1] == plan.total_steps
         assert config.frames <= plan.total_steps < config.frames + loop.steps + loop.num_environments
         assert [plan.index(end) for end in ends] == [i + 1 for i in indices]
-        assert plan.num_records <= max(config.records, 2 * config.evaluation.evaluations) + 1
+        too_few = -(-config.iterations // config.records) * config.evaluation.evaluations > config.iterations
+        assert plan.num_records <= (2 * config.evaluation.evaluations if too_few else config.records) + 1
         evaluated = [i for i in indices if plan.evaluates(i)]
         assert len(evaluated) == min(config.evaluation.evaluations, config.iterations)
         assert not evaluated or evaluated[-1] == plan.num_records - 1

@@ -1,0 +1,113 @@
+"""Two ways in which deep agents multiply matrices, against the obvious ones in the same run.
+
+python benchmarks/products.py     prints a table and writes benchmarks/results/products.json
+
+Convolutions as products with patches, against XLA's own: forward and backward pass of Atari's torso, a batch of 32 in
+each step of a scan. Goals of Sketch-DQN with the matrices of all rewards in one product, against a product with the
+matrix of each transition.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from bellsketch.core.backups import PRECISE
+from bellsketch.deep.networks import Torso, TorsoOptions
+
+RESULTS = Path(__file__).parent / "results" / "products.json"
+SCREEN, STEPS, BATCH = (84, 84, 4), 4, 32
+FEATURES, REWARDS, GOALS = 401, 3, 1_024
+ROUNDS = 5
+KEY = jax.random.key(0)
+
+
+def with_convolutions(torso: Torso, screen: jax.Array) -> jax.Array:
+    """What the torso computes, but for the order of the weights in a filter."""
+    x = screen.astype(jnp.float32)[None] / 255
+    for layer, (channels, size, stride) in zip(torso.convolutions, torso.patches, strict=True):
+        filters = layer.weight.T.reshape(size, size, -1, channels)
+        axes = ("NHWC", "HWIO", "NHWC")
+        x = jax.lax.conv_general_dilated(x, filters, (stride, stride), "VALID", dimension_numbers=axes)
+        x = jax.nn.relu(x + layer.bias)
+    return torso.last(x.ravel())
+
+
+def updates(network: Callable[[Torso, jax.Array], jax.Array]) -> Callable[[], Any]:
+    """Steps down the gradient of some loss, in a scan."""
+    parameters, rest = eqx.partition(Torso(KEY, SCREEN, TorsoOptions()), eqx.is_inexact_array)
+    screens = jax.random.randint(KEY, (STEPS, BATCH, *SCREEN), 0, 256).astype(jnp.uint8)
+
+    def loss(parameters: Any, batch: jax.Array) -> jax.Array:
+        torso = eqx.combine(parameters, rest)
+        return jnp.mean(jax.vmap(lambda screen: network(torso, screen))(batch) ** 2)
+
+    def step(parameters: Any, batch: jax.Array) -> tuple[Any, None]:
+        gradient = jax.grad(loss)(parameters, batch)
+        return jax.tree.map(lambda p, g: p - 1e-4 * g, parameters, gradient), None
+
+    run = jax.jit(lambda parameters, screens: jax.lax.scan(step, parameters, screens)[0])
+    return lambda: run(parameters, screens)
+
+
+def goals(one: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> Callable[[], Any]:
+    """Of many transitions."""
+    matrices = jax.random.normal(KEY, (REWARDS, FEATURES, FEATURES))
+    sketches = jax.random.normal(KEY, (GOALS, FEATURES))
+    which = jax.random.randint(KEY, (GOALS,), 0, REWARDS)
+    run = jax.jit(jax.vmap(one, (None, 0, 0)))
+    return lambda: run(matrices, sketches, which)
+
+
+def all_at_once(matrices: jax.Array, sketch: jax.Array, which: jax.Array) -> jax.Array:
+    products = jnp.matmul(matrices.reshape(-1, FEATURES), sketch, precision=PRECISE)
+    return products.reshape(REWARDS, FEATURES)[which]
+
+
+def its_own(matrices: jax.Array, sketch: jax.Array, which: jax.Array) -> jax.Array:
+    return jnp.matmul(matrices[which], sketch, precision=PRECISE)
+
+
+def milliseconds(*functions: Callable[[], Any]) -> list[float]:
+    """The median of each, taken in turns so that what else the machine does befalls all of them."""
+    times = np.zeros((ROUNDS + 1, len(functions)))  # the first compiles
+    for i in range(ROUNDS + 1):
+        for j, function in enumerate(functions):
+            begun = time.perf_counter()
+            jax.block_until_ready(function())
+            times[i, j] = time.perf_counter() - begun
+    return [float(1e3 * t) for t in np.median(times[1:], axis=0)]
+
+
+def main() -> None:
+    np.testing.assert_allclose(goals(all_at_once)(), goals(its_own)(), atol=1e-3)
+    patches, convolutions = milliseconds(updates(lambda torso, screen: torso(screen)), updates(with_convolutions))
+    together, apart = milliseconds(goals(all_at_once), goals(its_own))
+    results = {
+        "an update of a torso": {"as products": patches / STEPS, "as convolutions": convolutions / STEPS},
+        f"{GOALS} goals": {"all matrices at once": together, "each with its own": apart},
+    }
+    for name, found in results.items():
+        (ours, quick), (other, slow) = found.items()
+        Console().print(f"{name}: {ours} {quick:.1f} ms, {other} {slow:.1f} ms, {slow / quick:.1f} times as long")
+    record = {
+        "command": "python benchmarks/products.py",
+        "date": time.strftime("%Y-%m-%d"),
+        "versions": {"python": platform.python_version(), "jax": jax.__version__, "equinox": eqx.__version__},
+        "machine": f"{os.cpu_count()} cores, JAX on {jax.devices()[0].device_kind}",
+        "milliseconds": results,
+    }
+    RESULTS.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
