@@ -64,11 +64,18 @@ class TestConfig:
         assert (config.loop.learning_starts, config.loop.exploration_steps) == (50_000, 1_000_000)
         assert config.loop.exploration_final == 0.01
         assert config.evaluation == EvaluationConfig(evaluation_frames=500_000, evaluation_epsilon=0.001)
-        assert (config.groups, make_config("dqn", "pong", num_environments=8).groups) == (2, 1)
         agent = set_up(config).agent
         anchors, slope = agent.decoder.features.anchors, agent.decoder.features.slope
         assert (anchors[0], anchors[-1], anchors.size, slope) == pytest.approx((-12, 12, 401, 10))
         assert agent.report.coefficient_error == pytest.approx(1.76e-4, rel=0.05)  # as the authors' code has it
+
+    @pytest.mark.parametrize(
+        ("num", "groups"),
+        [(1024, 4), (256, 4), (204, 3), (128, 2), (96, 1), (220, 1), (2, 1)],
+    )
+    def test_groups(self, num, groups):
+        assert make_config("dqn", "pong", num_environments=num).groups == groups
+        assert make_config("dqn", "CartPole-v1", num_environments=num).groups == 1
 
     def test_plain_values_and_back(self):
         config = tiny.config("sketch_dqn", rewards=(0.0, 1.0), reward_interval=(-1.0, 1.0))

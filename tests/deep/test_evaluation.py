@@ -88,7 +88,7 @@ def test_a_seed_is_evaluated_among_others_as_if_alone(monkeypatch):
     networks = runner.init(setup.keys).learner.network
     only = setup.keys[1:2], jax.tree.map(lambda x: x[1:2], networks)
     monkeypatch.setattr(runner, "_make", lambda num: made.append(num) or make(num))
-    for num, expected in ((8, [24]), (10, [20, 10]), (30, [30, 30, 30])):
+    for num, expected in ((8, [24]), (10, [20, 10]), (30, [30])):  # those of 30 are kept for the next seed
         among = runner.evaluate(setup.keys, networks, num, 0.5)
         assert (made, among.returns.shape) == (expected, (3, num))
         np.testing.assert_array_equal(among.returns[1], runner.evaluate(*only, num, 0.5).returns[0])
@@ -96,6 +96,26 @@ def test_a_seed_is_evaluated_among_others_as_if_alone(monkeypatch):
     among, alone = (runner.evaluate_frames(*which, 48, 0.5) for which in ((setup.keys, networks), only))
     assert made == [24, 8]
     np.testing.assert_array_equal(among[1].returns, alone[0].returns)
+
+
+def test_environments_to_evaluate_in_are_kept_while_there_are_some_to_learn_from(monkeypatch):
+    """And play the same the second time."""
+    setup, made = echo(), []
+    runner, make = setup.runner, setup.runner._make
+    network = runner.init(setup.keys).learner.network
+    monkeypatch.setattr(runner, "_make", lambda num: made.append(make(num)) or made[-1])
+    closed = []
+    monkeypatch.setattr(type(make(1)), "close", lambda environments: closed.append(environments))
+
+    def played():
+        return [found.returns.tolist() for found in runner.evaluate_frames(setup.keys, network, 60, 0.5)]
+
+    first = played()
+    assert played() == first
+    assert (len(made), closed) == (1, [])
+    runner.close()
+    assert closed[-1:] == made
+    assert (played(), len(made), closed[-2:]) == (first, 2, made)
 
 
 def test_a_run_is_evaluated_in_frames():

@@ -46,12 +46,17 @@ def made(**speeds):
 def test_claims_can_hold_and_fail():
     found = {claim.id.split(".")[1]: claim for claim in claims(made())}
     assert [found[name].holds for name in ("frames", "share", "order", "above-iqn")] == [True, False, True, False]
+    assert found["order-learner"].holds
     assert found["share"].measured == pytest.approx(0.75)
     slow = {claim.id.split(".")[1]: claim for claim in claims(made(sketch_dqn=49_000.0, iqn=20_000.0))}
     assert [slow[name].holds for name in ("frames", "order", "above-iqn")] == [False, False, True]
     assert slow["order"].measured == pytest.approx(49 / 60)
     falling = made(sketch_dqn=58e3, c51=60e3, qr_dqn=62e3)  # each pair is tied, and the ends are not
     assert [claim.holds for claim in claims(falling) if claim.id.endswith("order")] == [False]
+    late = made().assign(learner_frames_per_s=lambda rows: 7e4 - 5e3 * (rows["agent"] == "c51"))
+    of_late = {claim.id.split(".")[1]: claim for claim in claims(late)}
+    assert [of_late[name].holds for name in ("order", "order-learner")] == [True, False]
+    assert of_late["order-learner"].measured == pytest.approx(65 / 70)
     assert claims(made()[lambda rows: rows["agent"] == "dqn"]) == []
 
 

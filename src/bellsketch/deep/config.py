@@ -12,8 +12,9 @@ from bellsketch.deep.environments.games import GAMES
 
 LARGEST = 2**31 - 1
 """Seed and number of steps: JAX's integers have 32 bits."""
-MANY_UPDATES = 8
-"""After a group's turn: as many as keep a GPU busy while the group plays. What updates share counts for less then."""
+MOST_GROUPS, MANY_UPDATES = 4, 16
+"""Groups of environments that take turns, and updates after the turn of each: as many as keep a GPU busy, and as share
+the cost of a call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +162,7 @@ class HostConfig:
     """Atari: in which to emulate; 0: one on each core."""
     groups: int | None = None
     """On the host: of environments that take turns, each followed by its part of the updates, so that some play while
-    the others' frames are on their way; default: 2 for Atari with as many environments as suit a GPU, else 1."""
+    the others' frames are on their way; default: up to 4 for Atari with as many environments as suit a GPU, else 1."""
     asynchronous: bool = False
     """Gymnasium: whether each environment has a process of its own; pays off where a step takes a millisecond or
     more."""
@@ -283,8 +284,8 @@ class TrainingConfig:
         """Of environments that take turns."""
         if self.host.groups is not None:
             return self.host.groups
-        each, left = divmod(self.loop.updates, 2)
-        return 2 if self.environment in GAMES and left == 0 and each >= MANY_UPDATES else 1
+        most = min(MOST_GROUPS, self.loop.updates // MANY_UPDATES) if self.environment in GAMES else 1
+        return next((num for num in range(most, 1, -1) if self.loop.updates % num == 0), 1)
 
     @property
     def warm_up(self) -> int:

@@ -27,7 +27,7 @@ PRESETS: dict[str, Preset] = {
     "paper": Preset(
         200_000_000,
         LearnerConfig(),
-        LoopConfig(num_environments=128, frame_skip=4, reward_clip=1.0),
+        LoopConfig(num_environments=256, frame_skip=4, reward_clip=1.0),
         EvaluationConfig(evaluation_frames=500_000),
         # Anchors in [−12, 12], with slope 10, and regressions in [−10, 10].
         AgentConfig(num=401, slope_factor=10.0, anchor_margin=0.1, grid_margin=0.0),

@@ -30,7 +30,7 @@ from bellsketch.deep.groups import Group
 from bellsketch.deep.loops.loop import Loop, LoopState, seed_of
 
 LARGEST = np.iinfo(np.int32).max
-STREAMS = 16
+STREAMS = 32
 """Episodes that an evaluation in frames plays side by side, at most."""
 
 
@@ -46,6 +46,7 @@ class HostedRunner:
         )
         self._greedy = jax.jit(jax.vmap(self._choose_greedily, (0, 0, 0, 0, None)))
         self._groups = [Group(index, loop.groups) for index in range(loop.groups)]
+        self._kept: VectorEnvironments | None = None
 
     @functools.cached_property
     def environments(self) -> list[VectorEnvironments]:
@@ -92,7 +93,7 @@ class HostedRunner:
         """Whole episodes of each seed's network, unless it is ``stopped`` before."""
         played = []
         for some, their_networks in self._some_seeds(keys, networks, num_episodes):
-            with contextlib.closing(self._make(num_episodes * len(some))) as environments:
+            with self._to_evaluate(num_episodes * len(some)) as environments:
                 steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
                 most = max(MAX_STEPS, environments.max_episode_steps or 0)
                 played.append(whole_episodes(steps, (len(some), num_episodes), most))
@@ -105,7 +106,7 @@ class HostedRunner:
         num, streams = frames // self.loop.config.frame_skip, min(STREAMS, self.loop.config.num_environments)
         played = []
         for some, their_networks in self._some_seeds(keys, networks, streams):
-            with contextlib.closing(self._make(streams * len(some))) as environments:
+            with self._to_evaluate(streams * len(some)) as environments:
                 steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
                 played += episodes_within(steps, (len(some), streams), num)
         return played
@@ -116,6 +117,7 @@ class HostedRunner:
             for environments in self.environments:
                 environments.close()
             del self.environments
+        self._keep(None)
 
     def save_environments(self) -> bytes | None:
         """All of them, or None if they cannot be saved."""
@@ -198,6 +200,26 @@ class HostedRunner:
 
     def _turn_one(self, state: LoopState, action: jax.Array, after: Step, group: Group) -> tuple[LoopState, jax.Array]:
         return self.loop.choose(self._record_one(state, action, after, group), group)
+
+    @contextlib.contextmanager
+    def _to_evaluate(self, num: int) -> Iterator[VectorEnvironments]:
+        """As many. While there are some to learn from they are kept for the next time: nothing else can run while ALE
+        makes a game, which takes it a tenth of a second.
+        """
+        if self._kept is None or self._kept.num_environments != num:
+            self._keep(self._make(num))
+        try:
+            assert self._kept is not None
+            yield self._kept
+        finally:
+            if "environments" not in vars(self):
+                self._keep(None)
+
+    def _keep(self, environments: VectorEnvironments | None) -> None:
+        """These, and none of those before."""
+        if self._kept is not None:
+            self._kept.close()
+        self._kept = environments
 
     def _some_seeds(self, keys: jax.Array, networks: Any, each: int) -> Iterator[tuple[jax.Array, Any]]:
         """As many seeds at a time as have no more environments, ``each``, than all have to learn from: each may be a
