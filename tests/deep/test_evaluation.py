@@ -24,9 +24,23 @@ def echo(**options):
     return tiny.setup("dqn", "gym:Echo-v0", discount=0.9, **options)
 
 
-def side_by_side(lengths, num_environments):
-    """Steps of one seed, whose k-th episode to start has ``lengths[k]`` steps, and k of reward in each of them."""
-    playing, numbers = list(range(num_environments)), itertools.count(num_environments)
+def in_parts(lengths, num_parts, num_environments):
+    """Steps of each part, of seeds whose k-th episode to start has ``lengths[k]`` steps, and k of reward in each."""
+    numbers = [itertools.count(num_parts * num_environments) for _ in lengths]
+    for part in range(num_parts):
+        playing = range(part * num_environments, (part + 1) * num_environments)
+        seeds = [steps(own, list(playing), following) for own, following in zip(lengths, numbers, strict=True)]
+        yield together(seeds)
+
+
+def together(seeds):
+    for of_seeds in zip(*seeds, strict=True):
+        yield Step(None, *(np.stack(column) for column in list(zip(*of_seeds, strict=True))[1:]))
+
+
+def steps(lengths, playing, numbers):
+    """Of one seed, which plays some episodes, and then those of the next numbers."""
+    num_environments = len(playing)
     taken, ended = [0] * num_environments, [False] * num_environments
     while True:
         first = list(ended)
@@ -48,13 +62,13 @@ def one_after_the_other(lengths, num_steps):
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=30), min_size=1, max_size=3),
+    st.integers(1, 4),
     st.integers(1, 9),
     st.integers(0, 300),
 )
-def test_those_that_count_do_not_depend_on_how_many_play(lengths, num_environments, num_steps):
-    streams = zip(*(side_by_side(own, num_environments) for own in lengths), strict=True)
-    steps = (Step(None, *(np.stack(part) for part in list(zip(*of_seeds, strict=True))[1:])) for of_seeds in streams)
-    found = episodes_within(steps, (len(lengths), num_environments), num_steps)
+def test_those_that_count_do_not_depend_on_how_many_play(lengths, num_parts, num_environments, num_steps):
+    parts = list(in_parts(lengths, num_parts, num_environments))
+    found = episodes_within(parts, (len(lengths), num_environments), num_steps)
     for own, episodes in zip(lengths, found, strict=True):
         expected = one_after_the_other(own, num_steps)
         assert episodes.lengths.tolist() == expected
@@ -63,15 +77,28 @@ def test_those_that_count_do_not_depend_on_how_many_play(lengths, num_environmen
 
 
 def test_an_episode_without_an_end_is_not_waited_for():
-    (found,) = episodes_within(
-        (Step(None, *(np.stack([part]) for part in step[1:])) for step in side_by_side([3, 3, 10**9], 4)), (1, 4), 50
-    )
+    (found,) = episodes_within(list(in_parts([[3, 3, 10**9]], 1, 4)), (1, 4), 50)
     assert found.lengths.tolist() == [3, 3]
 
 
-def test_episodes_that_end_within_so_many_frames():
-    """Of five steps each, in four environments side by side."""
-    setup = echo(seeds=2)
+def test_parts_stop_when_none_of_their_episodes_can_count():
+    """Of 48 steps: the fifth episode cannot when 10 of each are played, the ninth after 6, the thirteenth after 4."""
+    taken = [0] * 4
+
+    def counted(part, stream):
+        for step in stream:
+            taken[part] += 1
+            yield step
+
+    parts = [counted(*part) for part in enumerate(in_parts([[10]], 4, 4))]
+    (found,) = episodes_within(parts, (1, 4), 48)
+    assert (found.lengths.tolist(), taken) == ([10] * 4, [10, 10, 6, 4])
+
+
+@pytest.mark.parametrize("num_environments", [4, 40])
+def test_episodes_that_end_within_so_many_frames(num_environments):
+    """Of five steps each, in environments side by side, in two parts if there are many."""
+    setup = echo(seeds=2, num_environments=num_environments)
     state = setup.runner.init(setup.keys)
     for frames, num in ((4, 0), (5, 1), (9, 1), (10, 2), (600, 120)):
         played = setup.runner.evaluate_frames(setup.keys, state.learner.network, frames, 1.0)
@@ -79,6 +106,8 @@ def test_episodes_that_end_within_so_many_frames():
     assert all(np.all(episodes.lengths == 5) and np.all(episodes.finished) for episodes in played)
     assert all(0 < episodes.returns.mean() < 5 for episodes in played)
     assert not np.array_equal(*(episodes.returns for episodes in played))
+    first, second = np.split(played[0].returns[:32], 2)
+    assert not np.array_equal(first, second)
 
 
 def test_a_seed_is_evaluated_among_others_as_if_alone(monkeypatch):

@@ -1,7 +1,7 @@
 """How well a network plays: the returns of whole episodes, acting (almost) greedily."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -60,49 +60,61 @@ def play(
     return jax.lax.while_loop(goes_on, turn, (key, environments, step, 0, episodes))[-1]
 
 
-def episodes_within(steps: Iterator[Step], shape: tuple[int, int], num_steps: int) -> list[Episodes]:
+def episodes_within(parts: Sequence[Iterator[Step]], shape: tuple[int, int], num_steps: int) -> list[Episodes]:
     """The episodes of each seed that end within ``num_steps`` steps if they are played one after the other.
 
-    They are played side by side on the host, [s, e], for as long as it takes, and count in the order in which they
-    start. Those that end first would be short ones more often than those of one stream are.
+    They are played side by side on the host, [s, e] in each part, for as long as it takes, and count in the order in
+    which they start. Those that end first would be short ones more often than those of one stream are.
     """
-    seeds = [_InOrder(shape[1]) for _ in range(shape[0])]
-    while True:
-        step = next(steps)
-        for i, seed in enumerate(seeds):
-            seed.add(Step(None, *(part[i] for part in step[1:])))
-        found = [episodes for seed in seeds if (episodes := seed.within(num_steps)) is not None]
-        if len(found) == len(seeds):
-            return found
+    seeds = [_InOrder(len(parts), shape[1], num_steps) for _ in range(shape[0])]
+    under_way = list(range(len(parts)))
+    while under_way:
+        for part in under_way:
+            step = next(parts[part])
+            for i, seed in enumerate(seeds):
+                seed.add(part, Step(None, *(column[i] for column in step[1:])))
+        under_way = [part for part in under_way if any(seed.needs(part) for seed in seeds)]
+    return [seed.found for seed in seeds]
 
 
 class _InOrder:
     """Episodes of one seed in the order in which they start, whichever environment they are played in."""
 
-    def __init__(self, num_environments: int):
+    def __init__(self, num_parts: int, num_environments: int, num_steps: int):
+        self._num_steps = num_steps
         self._episodes = Episodes(np.zeros(0), np.zeros(0, int), np.zeros(0, bool))
-        self._played = np.zeros(num_environments, int)
+        self._played = np.zeros((num_parts, num_environments), int)
         """Which of them each environment plays."""
-        self._start(np.ones(num_environments, bool))
+        for part in range(num_parts):
+            self._start(part, np.ones(num_environments, bool))
 
-    def add(self, step: Step) -> None:
-        """What each environment brought."""
+    def add(self, part: int, step: Step) -> None:
+        """What each environment of a part brought."""
         if step.first.any():
-            self._start(step.first)
-        self._episodes.returns[self._played] += step.reward
-        self._episodes.lengths[self._played] += ~step.first
-        self._episodes.finished[self._played] = step.ended
+            self._start(part, step.first)
+        played = self._played[part]
+        self._episodes.returns[played] += step.reward
+        self._episodes.lengths[played] += ~step.first
+        self._episodes.finished[played] = step.ended
 
-    def within(self, num_steps: int) -> Episodes | None:
-        """Those that end within so many steps, or None if this cannot be told yet."""
-        within = np.cumsum(self._episodes.lengths) <= num_steps
-        if within.all() or not self._episodes.finished[within].all():
-            return None
-        return jax.tree.map(lambda x: x[within], self._episodes)
+    def needs(self, part: int) -> bool:
+        """Whether an episode that is played there, or the next one that starts, may count."""
+        may_count = self._may_count
+        return bool(may_count.all() or (may_count & ~self._episodes.finished)[self._played[part]].any())
 
-    def _start(self, where: Bool[Array, " e"]) -> None:
+    @property
+    def found(self) -> Episodes:
+        """Those that count, when no part is needed any more."""
+        return jax.tree.map(lambda x: x[self._may_count], self._episodes)
+
+    @property
+    def _may_count(self) -> Bool[Array, " n"]:
+        """Whether each ends within the steps for all that is known."""
+        return np.cumsum(self._episodes.lengths) <= self._num_steps
+
+    def _start(self, part: int, where: Bool[Array, " e"]) -> None:
         num = where.sum()
-        self._played[where] = len(self._episodes.returns) + np.arange(num)
+        self._played[part, where] = len(self._episodes.returns) + np.arange(num)
         self._episodes = jax.tree.map(lambda x: np.append(x, np.zeros(num, x.dtype)), self._episodes)
 
 

@@ -30,8 +30,9 @@ from bellsketch.deep.groups import Group
 from bellsketch.deep.loops.loop import Loop, LoopState, seed_of
 
 LARGEST = np.iinfo(np.int32).max
-STREAMS = 32
-"""Episodes that an evaluation in frames plays side by side, at most."""
+STREAMS, EACH = 64, 16
+"""Episodes that an evaluation in frames plays side by side, at most, and those of them that stop together when none can
+count any more."""
 
 
 class HostedRunner:
@@ -46,7 +47,7 @@ class HostedRunner:
         )
         self._greedy = jax.jit(jax.vmap(self._choose_greedily, (0, 0, 0, 0, None)))
         self._groups = [Group(index, loop.groups) for index in range(loop.groups)]
-        self._kept: VectorEnvironments | None = None
+        self._kept: list[VectorEnvironments] = []
 
     @functools.cached_property
     def environments(self) -> list[VectorEnvironments]:
@@ -93,7 +94,7 @@ class HostedRunner:
         """Whole episodes of each seed's network, unless it is ``stopped`` before."""
         played = []
         for some, their_networks in self._some_seeds(keys, networks, num_episodes):
-            with self._to_evaluate(num_episodes * len(some)) as environments:
+            with self._to_evaluate(num_episodes * len(some)) as (environments,):
                 steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
                 most = max(MAX_STEPS, environments.max_episode_steps or 0)
                 played.append(whole_episodes(steps, (len(some), num_episodes), most))
@@ -104,11 +105,14 @@ class HostedRunner:
     ) -> list[Episodes]:
         """All episodes of each seed's network that end within so many frames, unless it is ``stopped`` before."""
         num, streams = frames // self.loop.config.frame_skip, min(STREAMS, self.loop.config.num_environments)
-        played = []
+        each, played = min(EACH, streams), []
         for some, their_networks in self._some_seeds(keys, networks, streams):
-            with self._to_evaluate(streams * len(some)) as environments:
-                steps = self._greedy_steps(some, their_networks, environments, epsilon, stopped)
-                played += episodes_within(steps, (len(some), streams), num)
+            with self._to_evaluate(each * len(some), streams // each) as parts:
+                steps = [
+                    self._greedy_steps(_fold_in(some, part), their_networks, environments, epsilon, stopped)
+                    for part, environments in enumerate(parts)
+                ]
+                played += episodes_within(steps, (len(some), each), num)
         return played
 
     def close(self) -> None:
@@ -117,7 +121,7 @@ class HostedRunner:
             for environments in self.environments:
                 environments.close()
             del self.environments
-        self._keep(None)
+        self._keep([])
 
     def save_environments(self) -> bytes | None:
         """All of them, or None if they cannot be saved."""
@@ -202,24 +206,23 @@ class HostedRunner:
         return self.loop.choose(self._record_one(state, action, after, group), group)
 
     @contextlib.contextmanager
-    def _to_evaluate(self, num: int) -> Iterator[VectorEnvironments]:
-        """As many. While there are some to learn from they are kept for the next time: nothing else can run while ALE
-        makes a game, which takes it a tenth of a second.
+    def _to_evaluate(self, num: int, parts: int = 1) -> Iterator[list[VectorEnvironments]]:
+        """As many, so many times. While there are some to learn from they are kept for the next time: nothing else can
+        run while ALE makes a game, which takes it a tenth of a second.
         """
-        if self._kept is None or self._kept.num_environments != num:
-            self._keep(self._make(num))
+        if [part.num_environments for part in self._kept] != [num] * parts:
+            self._keep([self._make(num) for _ in range(parts)])
         try:
-            assert self._kept is not None
             yield self._kept
         finally:
             if "environments" not in vars(self):
-                self._keep(None)
+                self._keep([])
 
-    def _keep(self, environments: VectorEnvironments | None) -> None:
+    def _keep(self, environments: list[VectorEnvironments]) -> None:
         """These, and none of those before."""
-        if self._kept is not None:
-            self._kept.close()
-        self._kept = environments
+        before, self._kept = self._kept, environments
+        for part in before:
+            part.close()
 
     def _some_seeds(self, keys: jax.Array, networks: Any, each: int) -> Iterator[tuple[jax.Array, Any]]:
         """As many seeds at a time as have no more environments, ``each``, than all have to learn from: each may be a
@@ -240,14 +243,14 @@ class HostedRunner:
         stopped: threading.Event | None,
     ) -> Iterator[Step]:
         """What each seed's network meets in its environments, [s, e, …], which are the same whatever other seeds there
-        are.
+        are. The device chooses the next actions while a step is looked at, and while other environments play.
         """
         each = environments.num_environments // len(keys)
         step = _by_seed(environments.reset([int(seed) for key in keys for seed in _seeds(key, each)]), len(keys))
-        seen = None
+        keys, actions, seen = self._greedy(keys, networks, None, step, epsilon)
         while stopped is None or not stopped.is_set():
-            keys, actions, seen = self._greedy(keys, networks, seen, step, epsilon)
             step = _by_seed(environments.step(np.asarray(actions).ravel()), len(keys))
+            keys, actions, seen = self._greedy(keys, networks, seen, step, epsilon)
             yield step
         raise concurrent.futures.CancelledError
 
@@ -263,6 +266,11 @@ class HostedRunner:
 def _by_seed(step: Step, num: int) -> Step:
     """[s e, …] → [s, e, …]; on the host, from where programs take all of it at once."""
     return jax.tree.map(lambda x: np.reshape(x, (num, -1, *x.shape[1:])), step)
+
+
+def _fold_in(keys: jax.Array, number: int) -> jax.Array:
+    """Other keys, of each seed."""
+    return jax.vmap(jax.random.fold_in, (0, None))(keys, number)
 
 
 def _seeds(key: jax.Array, num: int) -> np.ndarray:
