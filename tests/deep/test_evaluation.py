@@ -106,6 +106,7 @@ def test_episodes_that_end_within_so_many_frames(num_environments):
     assert all(np.all(episodes.lengths == 5) and np.all(episodes.finished) for episodes in played)
     assert all(0 < episodes.returns.mean() < 5 for episodes in played)
     assert not np.array_equal(*(episodes.returns for episodes in played))
+    assert [part.num_environments for part in setup.runner._kept] == ([8] if num_environments == 4 else [32, 32])
     first, second = np.split(played[0].returns[:32], 2)
     assert not np.array_equal(first, second)
 
@@ -142,9 +143,11 @@ def test_environments_to_evaluate_in_are_kept_while_there_are_some_to_learn_from
     first = played()
     assert played() == first
     assert (len(made), closed) == (1, [])
+    runner.evaluate(setup.keys, network, 3, 0.5)  # in three, which takes others
+    assert (len(made), closed) == (2, made[:1])
     runner.close()
-    assert closed[-1:] == made
-    assert (played(), len(made), closed[-2:]) == (first, 2, made)
+    assert closed[-1:] == made[1:]
+    assert (played(), len(made), closed[-1:]) == (first, 3, made[2:])
 
 
 def test_a_run_is_evaluated_in_frames():

@@ -51,9 +51,9 @@ def assert_true(table):
     np.testing.assert_array_equal(discount, np.where(next_time == length, 0.0, np.float32(DISCOUNT)))
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["together", "in two groups"])
+@pytest.fixture(scope="module", params=[1, 4], ids=["together", "in four groups"])
 def mixed(request):
-    """Two seeds with four or eight environments each, whose episodes terminate or are cut off after four steps."""
+    """Two seeds with four or sixteen environments each, whose episodes terminate or are cut off after four steps."""
     setup = toy(seeds=2, **in_groups(request.param))
     return setup, setup.runner.advance(setup.runner.explore(setup.runner.init(setup.keys), 25), 20)
 
@@ -130,7 +130,7 @@ def test_updates_follow_steps(num_environments, update_period, steps, updates):
     assert (int(state.steps[0]), int(state.learner.updates[0])) == (steps, updates)
 
 
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", [1, 4])
 def test_learns_while_environments_play(monkeypatch, groups):
     """None of them need be done with a step before the device is given updates to make."""
     runner = (setup := toy(**in_groups(groups))).runner
@@ -258,7 +258,7 @@ def test_a_run_goes_on_with_new_episodes(tmp_path):
     assert run.records["loss"].iloc[1] == progress[1].records[0]["loss"]
 
 
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("groups", [1, 4])
 def test_stops_between_steps(groups, monkeypatch):
     setup = toy("Echo-v0", **in_groups(groups))
     stopped, taken = threading.Event(), []

@@ -223,7 +223,8 @@ class TestBadInput:
             (
                 4,
                 {"environment": "gym:Mixed-v0", "num_environments": 12, "update_period": 2, "groups": 2},
-                "num_environments=12: each device takes equally many, of each group, and 12 is not a multiple of 8;",
+                "num_environments=12: each device takes equally many, of each group, and 12 is not a multiple of 8;"
+                " pass --num-environments 8 or 16, or fewer --groups, or another --devices",
             ),
             (
                 4,

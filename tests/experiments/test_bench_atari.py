@@ -57,6 +57,8 @@ def test_claims_can_hold_and_fail():
     of_late = {claim.id.split(".")[1]: claim for claim in claims(late)}
     assert [of_late[name].holds for name in ("order", "order-learner")] == [True, False]
     assert of_late["order-learner"].measured == pytest.approx(65 / 70)
+    again = pd.concat([made(), made(c51=10e3).assign(game="breakout")], ignore_index=True)  # of the first game
+    assert [claim.holds for claim in claims(again) if claim.id.endswith("order")] == [True]
     assert claims(made()[lambda rows: rows["agent"] == "dqn"]) == []
 
 

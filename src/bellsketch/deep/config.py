@@ -13,8 +13,7 @@ from bellsketch.deep.environments.games import GAMES
 LARGEST = 2**31 - 1
 """Seed and number of steps: JAX's integers have 32 bits."""
 MOST_GROUPS, MANY_UPDATES = 4, 16
-"""Groups of environments that take turns, and updates after the turn of each: as many as keep a GPU busy, and as share
-the cost of a call."""
+"""At most so many groups of environments take turns, each followed by at least so many updates: docs/performance.md."""
 
 
 @dataclasses.dataclass(frozen=True)

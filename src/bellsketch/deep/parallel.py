@@ -101,7 +101,7 @@ def find_devices(num: int, loop: LoopConfig, groups: int = 1) -> Devices:
             raise InputError(
                 f"devices={num}, {name}={value}: each device takes equally many{', of each group' * (parts > num)}, and"
                 f" {value} is not a multiple of {parts}; pass --{name.replace('_', '-')}"
-                f" {_nearest(value, parts, period)}, or another --devices"
+                f" {_nearest(value, parts, period)}, or {'fewer --groups, or ' * (parts > num)}another --devices"
             )
     return Devices(found[:num])
 

@@ -133,6 +133,19 @@ def test_how_far_the_modes_are_apart(games):
     assert difference.mean() == pytest.approx(1.0, abs=0.3)
 
 
+def test_games_that_have_played_start_like_new_ones():
+    """Even if an episode had just ended: evaluations keep their games."""
+    actions = np.random.default_rng(0).integers(0, 4, (1_000, 3))
+    old, new = (AtariEnvironments("breakout", 3, threads=2) for _ in range(2))
+    old.reset([7, 8, 9])
+    assert any(old.step(action).ended.any() for action in actions)
+    jax.tree.map(np.testing.assert_array_equal, *(games.reset([1, 2, 3]) for games in (old, new)))
+    for action in actions[:300]:
+        jax.tree.map(np.testing.assert_array_equal, *(games.step(action) for games in (old, new)))
+    for games in (old, new):
+        games.close()
+
+
 def noops(num_resets):
     """How many each of four environments had, so many times."""
     environments = AtariEnvironments("pong", 4, threads=2)

@@ -5,8 +5,8 @@ that are due are made until the environments are done. Updates thus draw from al
 one before it, whose next frame is not stored yet, and the next actions are chosen by the network after them.
 
 Environments take turns in groups. With one, they wait while frames go to the device and actions come back, and the
-device waits with them; with two, the others play meanwhile. Each turn is followed by its part of the updates. What is
-recorded can be drawn when all groups have had their turn.
+device waits with them; with several, the others play meanwhile. Each turn is followed by its part of the updates. What
+is recorded can be drawn when all groups have had their turn.
 """
 
 import concurrent.futures
@@ -31,8 +31,8 @@ from bellsketch.deep.loops.loop import Loop, LoopState, seed_of
 
 LARGEST = np.iinfo(np.int32).max
 STREAMS, EACH = 64, 16
-"""Episodes that an evaluation in frames plays side by side, at most, and those of them that stop together when none can
-count any more."""
+"""At most so many episodes does an evaluation in frames play side by side, and so many of them stop together when none
+can count any more: docs/decisions.md."""
 
 
 class HostedRunner:
@@ -121,7 +121,7 @@ class HostedRunner:
             for environments in self.environments:
                 environments.close()
             del self.environments
-        self._keep([])
+        self._drop_kept()
 
     def save_environments(self) -> bytes | None:
         """All of them, or None if they cannot be saved."""
@@ -207,22 +207,22 @@ class HostedRunner:
 
     @contextlib.contextmanager
     def _to_evaluate(self, num: int, parts: int = 1) -> Iterator[list[VectorEnvironments]]:
-        """As many, so many times. While there are some to learn from they are kept for the next time: nothing else can
-        run while ALE makes a game, which takes it a tenth of a second.
+        """As many, so many times, for one evaluation at a time. While there are some to learn from they are kept for
+        the next one: nothing else can run while ALE makes a game, which takes it a tenth of a second.
         """
         if [part.num_environments for part in self._kept] != [num] * parts:
-            self._keep([self._make(num) for _ in range(parts)])
+            self._drop_kept()
+            for _ in range(parts):
+                self._kept.append(self._make(num))
         try:
             yield self._kept
         finally:
             if "environments" not in vars(self):
-                self._keep([])
+                self._drop_kept()
 
-    def _keep(self, environments: list[VectorEnvironments]) -> None:
-        """These, and none of those before."""
-        before, self._kept = self._kept, environments
-        for part in before:
-            part.close()
+    def _drop_kept(self) -> None:
+        while self._kept:
+            self._kept.pop().close()
 
     def _some_seeds(self, keys: jax.Array, networks: Any, each: int) -> Iterator[tuple[jax.Array, Any]]:
         """As many seeds at a time as have no more environments, ``each``, than all have to learn from: each may be a
@@ -248,10 +248,13 @@ class HostedRunner:
         each = environments.num_environments // len(keys)
         step = _by_seed(environments.reset([int(seed) for key in keys for seed in _seeds(key, each)]), len(keys))
         keys, actions, seen = self._greedy(keys, networks, None, step, epsilon)
-        while stopped is None or not stopped.is_set():
-            step = _by_seed(environments.step(np.asarray(actions).ravel()), len(keys))
-            keys, actions, seen = self._greedy(keys, networks, seen, step, epsilon)
-            yield step
+        try:
+            while stopped is None or not stopped.is_set():
+                step = _by_seed(environments.step(np.asarray(actions).ravel()), len(keys))
+                keys, actions, seen = self._greedy(keys, networks, seen, step, epsilon)
+                yield step
+        finally:
+            jax.block_until_ready(actions)  # or the interpreter may crash when it ends
         raise concurrent.futures.CancelledError
 
     def _choose_greedily(
