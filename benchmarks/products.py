@@ -1,10 +1,11 @@
-"""Two ways in which deep agents multiply matrices, against the obvious ones in the same run.
+"""Three ways in which deep agents multiply matrices, against others in the same run.
 
 python benchmarks/products.py     prints a table and writes benchmarks/results/products.json
 
 Convolutions as products with patches, against XLA's own: forward and backward pass of Atari's torso, a batch of 32 in
 each step of a scan. Goals of Sketch-DQN with the matrices of all rewards in one product, against a product with the
-matrix of each transition.
+matrix of each transition. The target network's pass for the updates of a turn, one after the other, as is done on a
+CPU, against all at once, as is done elsewhere.
 """
 
 import json
@@ -26,6 +27,7 @@ from bellsketch.deep.networks import Torso, TorsoOptions
 
 RESULTS = Path(__file__).parent / "results" / "products.json"
 SCREEN, STEPS, BATCH = (84, 84, 4), 4, 32
+TURN = 16
 FEATURES, REWARDS, GOALS = 401, 3, 1_024
 ROUNDS = 5
 KEY = jax.random.key(0)
@@ -68,6 +70,14 @@ def goals(one: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> Callab
     return lambda: run(matrices, sketches, which)
 
 
+def passes(over_updates: Callable[[Callable[[jax.Array], jax.Array], jax.Array], jax.Array]) -> Callable[[], Any]:
+    """Of Atari's torso, for all updates of a turn."""
+    torso = Torso(KEY, SCREEN, TorsoOptions())
+    screens = jax.random.randint(KEY, (TURN, BATCH, *SCREEN), 0, 256).astype(jnp.uint8)
+    run = jax.jit(lambda screens: over_updates(jax.vmap(torso), screens))
+    return lambda: run(screens)
+
+
 def all_at_once(matrices: jax.Array, sketch: jax.Array, which: jax.Array) -> jax.Array:
     products = jnp.matmul(matrices.reshape(-1, FEATURES), sketch, precision=PRECISE)
     return products.reshape(REWARDS, FEATURES)[which]
@@ -92,9 +102,11 @@ def main() -> None:
     np.testing.assert_allclose(goals(all_at_once)(), goals(its_own)(), atol=1e-3)
     patches, convolutions = milliseconds(updates(lambda torso, screen: torso(screen)), updates(with_convolutions))
     together, apart = milliseconds(goals(all_at_once), goals(its_own))
+    in_turn, at_once = milliseconds(passes(jax.lax.map), passes(lambda each, screens: jax.vmap(each)(screens)))
     results = {
         "an update of a torso": {"as products": patches / STEPS, "as convolutions": convolutions / STEPS},
         f"{GOALS} goals": {"all matrices at once": together, "each with its own": apart},
+        f"passes for {TURN} updates": {"in turn": in_turn, "at once": at_once},
     }
     for name, found in results.items():
         (ours, quick), (other, slow) = found.items()

@@ -121,6 +121,34 @@ def test_what_the_agent_sees_is_the_last_four_frames(played):
         np.testing.assert_array_equal(state.stacked[0, e], seen(frames, first, len(frames) - 1, e))
 
 
+def test_evaluations_see_the_last_four_frames(monkeypatch):
+    """And draw every action anew."""
+    monkeypatch.setattr(atari, "MAX_FRAMES", 240)
+    setup = tiny.setup("c51", "breakout", **ATARI)
+    runner = setup.runner
+    network, make, greedy = runner.init(setup.keys).learner.network, runner._make, runner._greedy
+    written, stacks = [], []
+
+    def choose(*given):
+        keys, actions, stacked = greedy(*given)
+        stacks.append(np.asarray(stacked[0]))
+        return keys, actions, stacked
+
+    monkeypatch.setattr(runner, "_make", lambda num: written.append(watched(made := make(num))) or made)
+    monkeypatch.setattr(runner, "_greedy", choose)
+    (episodes,) = runner.evaluate_frames(setup.keys, network, 2_000, 1.0)
+    runner.close()
+    assert len(episodes.returns) >= 2_000 // 240
+    ((shown, taken),) = written
+    frames, first, *_ = (np.stack(column) for column in zip(*shown, strict=True))
+    assert first[1:].any(axis=0).all()  # episodes follow each other
+    for t in range(len(frames)):
+        for e in range(8):
+            np.testing.assert_array_equal(stacks[t][e], seen(frames, first, t, e))
+    for e in range(8):
+        assert {int(actions[e]) for (actions,) in taken} == set(range(4))
+
+
 def test_returns_are_counted_without_clipping(played):
     _, state, (_, _, reward, _, ended, _) = played
     np.testing.assert_array_equal(state.tally.episodes[0], ended.sum())

@@ -96,46 +96,60 @@ def test_parts_stop_when_none_of_their_episodes_can_count():
 
 
 @pytest.mark.parametrize("num_environments", [4, 40])
-def test_episodes_that_end_within_so_many_frames(num_environments):
+def test_episodes_that_end_within_so_many_frames(num_environments, monkeypatch):
     """Of five steps each, in environments side by side, in two parts if there are many."""
     setup = echo(seeds=2, num_environments=num_environments)
-    state = setup.runner.init(setup.keys)
+    state, (made, _) = setup.runner.init(setup.keys), watched(setup.runner, monkeypatch)
     for frames, num in ((4, 0), (5, 1), (9, 1), (10, 2), (600, 120)):
         played = setup.runner.evaluate_frames(setup.keys, state.learner.network, frames, 1.0)
         assert [len(episodes.returns) for episodes in played] == [num, num]
     assert all(np.all(episodes.lengths == 5) and np.all(episodes.finished) for episodes in played)
     assert all(0 < episodes.returns.mean() < 5 for episodes in played)
     assert not np.array_equal(*(episodes.returns for episodes in played))
-    assert [part.num_environments for part in setup.runner._kept] == ([8] if num_environments == 4 else [32, 32])
+    assert [part.num_environments for part in made] == 5 * ([8] if num_environments == 4 else [32, 32])
     first, second = np.split(played[0].returns[:32], 2)
     assert not np.array_equal(first, second)
 
 
 def test_a_seed_is_evaluated_among_others_as_if_alone(monkeypatch):
     """With as many others as have no more environments than there are to learn from, 24."""
-    setup, made = echo(seeds=3, num_environments=8), []
-    runner, make = setup.runner, setup.runner._make
+    setup = echo(seeds=3, num_environments=8)
+    runner = setup.runner
     networks = runner.init(setup.keys).learner.network
     only = setup.keys[1:2], jax.tree.map(lambda x: x[1:2], networks)
-    monkeypatch.setattr(runner, "_make", lambda num: made.append(num) or make(num))
-    for num, expected in ((8, [24]), (10, [20, 10]), (30, [30])):  # those of 30 are kept for the next seed
+    made, _ = watched(runner, monkeypatch)
+    for num, expected in ((8, [24]), (10, [20, 10]), (30, [30, 30, 30])):
         among = runner.evaluate(setup.keys, networks, num, 0.5)
-        assert (made, among.returns.shape) == (expected, (3, num))
+        assert ([part.num_environments for part in made], among.returns.shape) == (expected, (3, num))
         np.testing.assert_array_equal(among.returns[1], runner.evaluate(*only, num, 0.5).returns[0])
         made.clear()
     among, alone = (runner.evaluate_frames(*which, 48, 0.5) for which in ((setup.keys, networks), only))
-    assert made == [24, 8]
+    assert [part.num_environments for part in made] == [24, 8]
     np.testing.assert_array_equal(among[1].returns, alone[0].returns)
 
 
-def test_environments_to_evaluate_in_are_kept_while_there_are_some_to_learn_from(monkeypatch):
-    """And play the same the second time."""
-    setup, made = echo(), []
-    runner, make = setup.runner, setup.runner._make
-    network = runner.init(setup.keys).learner.network
+def watched(runner, monkeypatch):
+    """Environments that are made from now on, and those that are closed."""
+    made, closed, make = [], [], runner._make
+    kind = type(runner.environments[0])
+    close = kind.close
+
+    def watch(environments):
+        closed.append(environments)
+        close(environments)
+
     monkeypatch.setattr(runner, "_make", lambda num: made.append(make(num)) or made[-1])
-    closed = []
-    monkeypatch.setattr(type(make(1)), "close", lambda environments: closed.append(environments))
+    monkeypatch.setattr(kind, "close", watch)
+    return made, closed
+
+
+def test_environments_that_start_anew_are_kept_while_there_are_some_to_learn_from(monkeypatch):
+    """And play the same the second time."""
+    setup = echo()
+    runner = setup.runner
+    network = runner.init(setup.keys).learner.network
+    monkeypatch.setattr(type(runner.environments[0]), "starts_anew", True)
+    made, closed = watched(runner, monkeypatch)
 
     def played():
         return [found.returns.tolist() for found in runner.evaluate_frames(setup.keys, network, 60, 0.5)]
@@ -148,6 +162,17 @@ def test_environments_to_evaluate_in_are_kept_while_there_are_some_to_learn_from
     runner.close()
     assert closed[-1:] == made[1:]
     assert (played(), len(made), closed[-1:]) == (first, 3, made[2:])
+
+
+def test_others_are_made_for_each_evaluation(monkeypatch):
+    """Something of earlier episodes may be left in them, which a run that is resumed would not have."""
+    setup = echo()
+    runner = setup.runner
+    network = runner.init(setup.keys).learner.network
+    made, closed = watched(runner, monkeypatch)
+    for num in (1, 2):
+        runner.evaluate(setup.keys, network, 3, 0.5)
+        assert (len(made), closed) == (num, made)
 
 
 def test_a_run_is_evaluated_in_frames():

@@ -1,6 +1,7 @@
 """The loop with environments on the host: that the replay holds what happened there, and nothing else."""
 
 import functools
+import itertools
 import threading
 
 import jax
@@ -132,27 +133,30 @@ def test_updates_follow_steps(num_environments, update_period, steps, updates):
 
 @pytest.mark.parametrize("groups", [1, 4])
 def test_learns_while_environments_play(monkeypatch, groups):
-    """None of them need be done with a step before the device is given updates to make."""
+    """None of them need be done with a step before the device is given the updates of their turn."""
     runner = (setup := toy(**in_groups(groups))).runner
-    state, updates, waited = runner.init(setup.keys), threading.Event(), []
+    state, turns, more, waited = runner.init(setup.keys), [], threading.Condition(), []
     learn = runner._learn
 
     def spied(state):
-        updates.set()
+        with more:
+            turns.append(len(turns))
+            more.notify_all()
         return learn(state)
 
-    def slow(step):
+    def slow(step, numbers):
         def wait(*given):
-            waited.append(updates.wait(5))
+            with more:
+                waited.append(more.wait_for(functools.partial(lambda turn: turn in turns, next(numbers)), 5))
             return step(*given)
 
         return wait
 
     monkeypatch.setattr(runner, "_learn", spied)
-    for environments in runner.environments:
-        environments._step = slow(environments._step)
-    runner.advance(state, 2)
-    assert waited == [True] * 2 * groups
+    for i, environments in enumerate(runner.environments):
+        environments._step = slow(environments._step, itertools.count(i, groups))
+    runner.advance(state, 3)
+    assert waited == [True] * 3 * groups
 
 
 def test_learns_from_returns_of_three_steps(monkeypatch):

@@ -113,10 +113,11 @@ def test_the_learning_rate_falls_to_nothing():
     np.testing.assert_allclose(np.array(changes) / changes[0], [1, 2 / 3, 1 / 3, 0, 0], atol=0.02)
 
 
-@pytest.mark.parametrize("double", [False, True])
-def test_several_updates_at_once_are_those_one_by_one(double):
+@pytest.mark.parametrize(("double", "goals_at_once"), [(False, False), (False, True), (True, False)])
+def test_several_updates_at_once_are_those_one_by_one(double, goals_at_once):
     """Where the target network stays as it is."""
     learner, state, update = start(dataclasses.replace(IQN(4, 5, 6), double=double), target_period=100)
+    learner._at_once = goals_at_once  # as on a GPU
     keys, batches = jax.random.split(KEY, 3), [batch([1.0, 2.0]), batch([0.0, -1.0]), batch([5.0, 1.0])]
     stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *batches)
     weights = jnp.array([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]])

@@ -227,6 +227,11 @@ class TestBadInput:
                 " pass --num-environments 8 or 16, or fewer --groups, or another --devices",
             ),
             (
+                6,
+                {"environment": "pong", "num_environments": 256, "frames": 10_000},
+                "256 is not a multiple of 24; pass --num-environments 252 or 288,",  # 240 and 264 have three groups
+            ),
+            (
                 4,
                 {"batch_size": 66},
                 "devices=4, batch_size=66: each device takes equally many, and 66 is not a multiple of 4; pass"
@@ -292,7 +297,7 @@ def test_the_host_must_have_room_for_a_checkpoint(monkeypatch):
 
 
 def test_one_device_is_none_of_this():
-    devices = find_devices(1, tiny.config().loop)
+    devices = find_devices(1, tiny.config())
     state = object()
     assert len(devices) == 1
     assert devices.hold(state) is state

@@ -281,10 +281,14 @@ class TrainingConfig:
     @property
     def groups(self) -> int:
         """Of environments that take turns."""
+        return self.groups_of(self.loop)
+
+    def groups_of(self, loop: LoopConfig) -> int:
+        """How many there would be with another loop."""
         if self.host.groups is not None:
             return self.host.groups
-        most = min(MOST_GROUPS, self.loop.updates // MANY_UPDATES) if self.environment in GAMES else 1
-        return next((num for num in range(most, 1, -1) if self.loop.updates % num == 0), 1)
+        most = min(MOST_GROUPS, loop.updates // MANY_UPDATES) if self.environment in GAMES else 1
+        return next((num for num in range(most, 1, -1) if loop.updates % num == 0), 1)
 
     @property
     def warm_up(self) -> int:

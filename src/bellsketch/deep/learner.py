@@ -1,5 +1,6 @@
 """The learner: online and target network, an optimiser, and updates."""
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -35,6 +36,8 @@ class Learner:
 
     def __init__(self, agent: Agent, config: LearnerConfig, num_updates: int):
         self.agent, self.config = agent, config
+        device: Any = jnp.zeros(()).device
+        self._at_once = device.platform != "cpu"  # goals of several updates: docs/performance.md
         final = config.learning_rate if config.learning_rate_final is None else config.learning_rate_final
         rate = optax.schedules.linear_schedule(config.learning_rate, final, num_updates)
         self._optimiser = optax.chain(
@@ -58,7 +61,7 @@ class Learner:
         keys_goal, keys_error = _keys(keys, weights.shape[1])
         goals = None
         if not self.agent.double:  # then they do not change from update to update
-            goals = jax.vmap(self._goals, (0, None, None, 0))(keys_goal, state.network, state.target, batches)
+            goals = self._all_goals(keys_goal, state, batches)
 
         def mean_loss(parameters: Any, given: Any) -> jax.Array:
             key_goal, key_error, batch, goals, weights, total = given
@@ -88,6 +91,15 @@ class Learner:
         network, period = eqx.combine(parameters, rest), self.config.target_period
         target = _choose(updates // period > state.updates // period, network, state.target)
         return LearnerState(network, target, optimiser, updates), info
+
+    def _all_goals(self, keys: Key[Array, "u b"], state: LearnerState, batches: Transition) -> Any:
+        """Of all updates: at once, or one after the other where memory for what is in between would take longer."""
+
+        def of_one(given: Any) -> Any:
+            keys, batch = given
+            return self._goals(keys, state.network, state.target, batch)
+
+        return (jax.vmap(of_one) if self._at_once else functools.partial(jax.lax.map, of_one))((keys, batches))
 
     def _goals(self, keys: Key[Array, " b"], network: Any, target: Any, batch: Transition) -> Any:
         return jax.vmap(self.agent.goal, (0, None, None, 0))(keys, network, target, batch)

@@ -4,8 +4,9 @@ Programs stay those of one device. They are told where arrays are to lie, and XL
 and what must cross between them: transitions that were drawn, and sums of gradients.
 """
 
+import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bellsketch.core.errors import InputError
-from bellsketch.deep.config import LoopConfig
+from bellsketch.deep.config import TrainingConfig
 
 AXIS = "devices"
 """Of the mesh."""
@@ -82,7 +83,7 @@ def _lie(arrays: Any, sharding: NamedSharding) -> Any:
 ONE = Devices()
 
 
-def find_devices(num: int, loop: LoopConfig, groups: int = 1) -> Devices:
+def find_devices(num: int, config: TrainingConfig) -> Devices:
     """The first few of the kind that JAX computes on, if a run can be split among so many."""
     if num < 1:
         raise InputError(f"devices={num}: a run needs at least 1")
@@ -96,22 +97,35 @@ def find_devices(num: int, loop: LoopConfig, groups: int = 1) -> Devices:
             f"devices={num}: JAX finds {len(found)} here, of kind {kind}; pass at most so many. To try it on a CPU, set"
             f" XLA_FLAGS=--xla_force_host_platform_device_count={num} and pass --device cpu"
         )
-    for name, period, parts in (("num_environments", loop.update_period, num * groups), ("batch_size", 1, num)):
-        if (value := getattr(loop, name)) % parts:
-            raise InputError(
-                f"devices={num}, {name}={value}: each device takes equally many{', of each group' * (parts > num)}, and"
-                f" {value} is not a multiple of {parts}; pass --{name.replace('_', '-')}"
-                f" {_nearest(value, parts, period)}, or {'fewer --groups, or ' * (parts > num)}another --devices"
-            )
+    groups, batch_size = config.groups, config.loop.batch_size
+    if (environments := config.loop.num_environments) % (num * groups):
+        raise InputError(
+            f"devices={num}, num_environments={environments}: each device takes equally many"
+            f"{', of each group' * (groups > 1)}, and {environments} is not a multiple of {num * groups}; pass"
+            f" --num-environments {_nearest(environments, lambda n: _splits(config, n, num))}, or"
+            f" {'fewer --groups, or ' * (groups > 1)}another --devices"
+        )
+    if batch_size % num:
+        raise InputError(
+            f"devices={num}, batch_size={batch_size}: each device takes equally many, and {batch_size} is not a"
+            f" multiple of {num}; pass --batch-size {_nearest(batch_size, lambda n: n % num == 0)}, or another"
+            " --devices"
+        )
     return Devices(found[:num])
 
 
-def _nearest(value: int, num: int, period: int) -> str:
-    """Multiples of ``num`` on either side; and, as environments must be, multiples or divisors of a period."""
+def _splits(config: TrainingConfig, environments: int, num: int) -> bool:
+    """Whether a run could have so many environments, and devices equally many of each group that there were then."""
+    try:
+        loop = dataclasses.replace(config.loop, num_environments=environments)
+    except InputError:
+        return False
+    groups = config.groups_of(loop)
+    return environments % (num * groups) == 0 and loop.updates % groups == 0
 
-    def works(n: int) -> bool:
-        return n % num == 0 and max(n, period) % min(n, period) == 0
 
+def _nearest(value: int, works: Callable[[int], bool]) -> str:
+    """What works, on either side."""
     below = next((n for n in range(value, 0, -1) if works(n)), None)
     above = next(n for n in itertools.count(value) if works(n))
     return f"{above}" if below is None else f"{below} or {above}"

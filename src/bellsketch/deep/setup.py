@@ -82,7 +82,7 @@ class Setup:
 
 def set_up(config: TrainingConfig, devices: int = 1, returns: Returns | None = None) -> Setup:
     """What a configuration comes to, on so many devices; with returns that a run has found before, if it has."""
-    found = find_devices(devices, config.loop, config.groups)
+    found = find_devices(devices, config)
     environment = environments(config)
     returns = _returns(environment, config) if returns is None else returns
     criterion = make_criterion(config.risk, ReturnRange(returns.low, returns.high))

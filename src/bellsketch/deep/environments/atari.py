@@ -39,6 +39,8 @@ class AtariEnvironments(VectorEnvironments):
     averages over areas.
     """
 
+    starts_anew = True
+
     def __init__(
         self, name: str, num_environments: int = 1, *, frame_skip: int = 4, exact: bool = False, threads: int = 0
     ):

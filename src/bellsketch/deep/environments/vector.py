@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
@@ -18,6 +18,9 @@ class VectorEnvironments(ABC):
     space: Space
     max_episode_steps: int | None
     """Steps after which an episode is cut off, or None if none is."""
+    starts_anew: ClassVar[bool] = False
+    """Whether nothing is left of earlier episodes after ``reset``, so that one evaluation after the other may use them.
+    """
 
     def __init__(self, name: str, num_environments: int):
         if num_environments < 1:

@@ -207,8 +207,8 @@ class HostedRunner:
 
     @contextlib.contextmanager
     def _to_evaluate(self, num: int, parts: int = 1) -> Iterator[list[VectorEnvironments]]:
-        """As many, so many times, for one evaluation at a time. While there are some to learn from they are kept for
-        the next one: nothing else can run while ALE makes a game, which takes it a tenth of a second.
+        """As many, so many times, for one evaluation at a time. While there are some to learn from, those that start
+        anew are kept for the next one: nothing else can run while ALE makes a game, which takes it a tenth of a second.
         """
         if [part.num_environments for part in self._kept] != [num] * parts:
             self._drop_kept()
@@ -217,7 +217,7 @@ class HostedRunner:
         try:
             yield self._kept
         finally:
-            if "environments" not in vars(self):
+            if "environments" not in vars(self) or not all(part.starts_anew for part in self._kept):
                 self._drop_kept()
 
     def _drop_kept(self) -> None:
