@@ -161,7 +161,7 @@ def test_acts_greedily_where_it_does_not_explore():
 
 @pytest.mark.slow
 def test_dqn_learns_catch():
-    runner = catch(replay_capacity=20_000, exploration_steps=5_000, learning_rate=1e-3)
+    runner = catch(frames=24_500, replay_capacity=20_000, exploration_steps=5_000)
     state = runner.advance(runner.explore(runner.init(KEYS), 125), 6_000)
     episodes = runner.evaluate(KEYS, state.learner.network, 200, 0.0)
     assert np.all(episodes.finished)

@@ -164,6 +164,16 @@ class TestExpectile:
         )
         np.testing.assert_allclose(ours, papers, atol=1e-2)
 
+    def test_the_papers_imputation_is_in_double_precision_in_any_thread(self):
+        """With numbers that are not there yet, SciPy is called from a thread of XLA's."""
+        algorithm, value = expectile_dp(model("loopy_fork"), 3, imputation="scipy"), 1 / 3
+        with jax.enable_x64(True):
+            large = jax.numpy.ones((2_500, 2_500))
+            for _ in range(2):  # the first compiles
+                late = value + 0 * (large @ large).sum() + 0 * algorithm.init(KEY).expectiles
+                found = algorithm._impute(late, late)
+        np.testing.assert_allclose(found, value, atol=1e-12)
+
     def test_bad_levels_and_names(self):
         for levels in ([0.0, 0.5], [0.5, 1.0], [-0.1], [np.nan]):
             with pytest.raises(bs.InputError, match="strictly between 0 and 1"):

@@ -60,9 +60,11 @@ class ExpectileDP(Algorithm):
     def _impute(self, values: jax.Array, start: jax.Array) -> jax.Array:
         if self.imputation == "ours":
             return jax.vmap(impute_particles, in_axes=(0, None, 0))(values, self.levels, start)
-        shape = jax.ShapeDtypeStruct(values.shape, values.dtype)
-        levels = jnp.asarray(self.levels)
-        return jax.pure_callback(_impute_with_scipy, shape, values, levels, vmap_method="sequential")
+        # As bits: callbacks may run in a thread of XLA's, where JAX would make single precision of numbers.
+        bits, levels = (jax.lax.bitcast_convert_type(x, jnp.uint32) for x in (values, jnp.asarray(self.levels)))
+        shape = jax.ShapeDtypeStruct(bits.shape, bits.dtype)
+        found = jax.pure_callback(_impute_with_scipy, shape, bits, levels, vmap_method="sequential")
+        return jax.lax.bitcast_convert_type(found, values.dtype)
 
     def decode(self, state: ExpectileState) -> AtomicDistribution:
         """The particles imputed from the expectiles."""
@@ -71,15 +73,22 @@ class ExpectileDP(Algorithm):
             return equally_weighted(self._impute(values, start))
 
 
-def _impute_with_scipy(values: Array, levels: Array) -> np.ndarray:
+def _impute_with_scipy(value_bits: Array, level_bits: Array) -> np.ndarray:
     """The paper's imputation: BFGS with numerical derivatives, started at the expectiles."""
-    e, tau = np.asarray(values), np.asarray(levels)
+    e, tau = _numbers(value_bits, 2), _numbers(level_bits, 1)
 
     def objective(theta: np.ndarray, e: np.ndarray) -> float:
         weights = np.where(theta < e[:, None], 1 - tau[:, None], tau[:, None])
         return float(np.sum(np.mean(weights * (theta - e[:, None]), axis=1) ** 2))
 
-    return np.stack([minimize(objective, row, args=(row,)).x for row in e]).astype(e.dtype)
+    found = np.stack([minimize(objective, row, args=(row,)).x for row in e]).astype(e.dtype)
+    return found.view(np.uint32).reshape(value_bits.shape)
+
+
+def _numbers(bits: Array, ndim: int) -> np.ndarray:
+    """Of so many dimensions; in double precision each has two words, along an axis of its own."""
+    words = np.ascontiguousarray(bits)
+    return words.view(np.float64)[..., 0] if words.ndim > ndim else words.view(np.float32)
 
 
 def expectile_dp(mrp: MRP, num: int, *, imputation: str = "ours") -> ExpectileDP:

@@ -91,7 +91,10 @@ class MRP:
 
     @classmethod
     def from_outcomes(
-        cls, outcomes: Iterable[tuple[int, float, Any, int | None]], discount: float, num_states: int | None = None
+        cls,
+        outcomes: Iterable[tuple[int | np.integer, float, Any, int | np.integer | None]],
+        discount: float,
+        num_states: int | None = None,
     ) -> "MRP":
         """A model from (state, probability, reward, next state) outcomes; next state None terminates.
 
