@@ -122,7 +122,7 @@ def test_what_the_agent_sees_is_the_last_four_frames(played):
 
 
 def test_evaluations_see_the_last_four_frames(monkeypatch):
-    """And draw every action anew."""
+    """And draw every action anew; the next one is in the same games, and the same."""
     monkeypatch.setattr(atari, "MAX_FRAMES", 240)
     setup = tiny.setup("c51", "breakout", **ATARI)
     runner = setup.runner
@@ -137,10 +137,14 @@ def test_evaluations_see_the_last_four_frames(monkeypatch):
     monkeypatch.setattr(runner, "_make", lambda num: written.append(watched(made := make(num))) or made)
     monkeypatch.setattr(runner, "_greedy", choose)
     (episodes,) = runner.evaluate_frames(setup.keys, network, 2_000, 1.0)
-    runner.close()
     assert len(episodes.returns) >= 2_000 // 240
     ((shown, taken),) = written
     frames, first, *_ = (np.stack(column) for column in zip(*shown, strict=True))
+    (again,) = runner.evaluate_frames(setup.keys, network, 2_000, 1.0)
+    runner.close()
+    assert (len(written), again.returns.tolist()) == (1, episodes.returns.tolist())
+    np.testing.assert_array_equal(*np.split(np.array(taken), 2))
+    taken = taken[: len(taken) // 2]
     assert first[1:].any(axis=0).all()  # episodes follow each other
     for t in range(len(frames)):
         for e in range(8):

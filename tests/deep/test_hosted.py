@@ -135,19 +135,21 @@ def test_updates_follow_steps(num_environments, update_period, steps, updates):
 def test_learns_while_environments_play(monkeypatch, groups):
     """None of them need be done with a step before the device is given the updates of their turn."""
     runner = (setup := toy(**in_groups(groups))).runner
-    state, turns, more, waited = runner.init(setup.keys), [], threading.Condition(), []
+    state, turns, more, waited = runner.init(setup.keys), 0, threading.Condition(), []
     learn = runner._learn
 
     def spied(state):
+        nonlocal turns
         with more:
-            turns.append(len(turns))
+            turns += 1
             more.notify_all()
         return learn(state)
 
     def slow(step, numbers):
         def wait(*given):
             with more:
-                waited.append(more.wait_for(functools.partial(lambda turn: turn in turns, next(numbers)), 5))
+                turn = next(numbers)
+                waited.append(more.wait_for(lambda: turns > turn, 5))
             return step(*given)
 
         return wait

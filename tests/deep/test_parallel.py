@@ -223,13 +223,13 @@ class TestBadInput:
             (
                 4,
                 {"environment": "gym:Mixed-v0", "num_environments": 12, "update_period": 2, "groups": 2},
-                "num_environments=12: each device takes equally many, of each group, and 12 is not a multiple of 8;"
-                " pass --num-environments 8 or 16, or fewer --groups, or another --devices",
+                "num_environments=12: each device takes equally many, of each of 2 groups, and 12 is not a multiple of"
+                " 8; pass --num-environments 8 or 16, or fewer --groups, or another --devices",
             ),
             (
                 6,
                 {"environment": "pong", "num_environments": 256, "frames": 10_000},
-                "256 is not a multiple of 24; pass --num-environments 252 or 288,",  # 240 and 264 have three groups
+                "of each of 4 groups, and 256 is not a multiple of 24; pass --num-environments 252 or 288, or another",
             ),
             (
                 4,

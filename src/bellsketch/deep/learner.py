@@ -1,6 +1,5 @@
 """The learner: online and target network, an optimiser, and updates."""
 
-import functools
 from typing import Any
 
 import equinox as eqx
@@ -93,13 +92,14 @@ class Learner:
         return LearnerState(network, target, optimiser, updates), info
 
     def _all_goals(self, keys: Key[Array, "u b"], state: LearnerState, batches: Transition) -> Any:
-        """Of all updates: at once, or one after the other where memory for what is in between would take longer."""
+        """Of all updates at once; on a CPU, whose caches do not hold what is in between for all, one by one."""
 
         def of_one(given: Any) -> Any:
             keys, batch = given
             return self._goals(keys, state.network, state.target, batch)
 
-        return (jax.vmap(of_one) if self._at_once else functools.partial(jax.lax.map, of_one))((keys, batches))
+        given = (keys, batches)
+        return jax.vmap(of_one)(given) if self._at_once else jax.lax.map(of_one, given)
 
     def _goals(self, keys: Key[Array, " b"], network: Any, target: Any, batch: Transition) -> Any:
         return jax.vmap(self.agent.goal, (0, None, None, 0))(keys, network, target, batch)

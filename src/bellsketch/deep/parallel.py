@@ -101,9 +101,9 @@ def find_devices(num: int, config: TrainingConfig) -> Devices:
     if (environments := config.loop.num_environments) % (num * groups):
         raise InputError(
             f"devices={num}, num_environments={environments}: each device takes equally many"
-            f"{', of each group' * (groups > 1)}, and {environments} is not a multiple of {num * groups}; pass"
-            f" --num-environments {_nearest(environments, lambda n: _splits(config, n, num))}, or"
-            f" {'fewer --groups, or ' * (groups > 1)}another --devices"
+            f"{f', of each of {groups} groups' * (groups > 1)}, and {environments} is not a multiple of {num * groups};"
+            f" pass --num-environments {_nearest(environments, lambda n: _splits(config, n, num))}, or"
+            f" {'fewer --groups, or ' * (environments % num == 0)}another --devices"
         )
     if batch_size % num:
         raise InputError(
