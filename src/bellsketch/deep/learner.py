@@ -92,7 +92,7 @@ class Learner:
         return LearnerState(network, target, optimiser, updates), info
 
     def _all_goals(self, keys: Key[Array, "u b"], state: LearnerState, batches: Transition) -> Any:
-        """Of all updates at once; on a CPU, whose caches do not hold what is in between for all, one by one."""
+        """Of all updates at once; on a CPU, where large arrays in between cost more than that saves, one by one."""
 
         def of_one(given: Any) -> Any:
             keys, batch = given
