@@ -27,7 +27,7 @@ from bellsketch.deep.environments.step import Step
 from bellsketch.deep.environments.vector import VectorEnvironments
 from bellsketch.deep.evaluation import MAX_STEPS, Episodes, episodes_within, whole_episodes
 from bellsketch.deep.groups import Group
-from bellsketch.deep.loops.loop import Loop, LoopState, seed_of
+from bellsketch.deep.loops.loop import Loop, LoopState, over_seeds, seed_of
 
 LARGEST = np.iinfo(np.int32).max
 STREAMS, EACH = 64, 16
@@ -45,7 +45,7 @@ class HostedRunner:
             jax.jit(self._of_seeds(part), donate_argnums=0)
             for part in (loop.choose, self._record_one, self._turn_one, loop.update)
         )
-        self._greedy = jax.jit(jax.vmap(self._choose_greedily, (0, 0, 0, 0, None)))
+        self._greedy = jax.jit(self._choose_greedily)
         self._groups = [Group(index, loop.groups) for index in range(loop.groups)]
         self._kept: list[VectorEnvironments] = []
 
@@ -190,7 +190,7 @@ class HostedRunner:
 
         @functools.wraps(part)
         def together(first: Any, *given: Any, **group: Any) -> Any:
-            found = jax.vmap(functools.partial(part, **group))(first, *devices.split(given))
+            found = over_seeds(functools.partial(part, **group))(first, *devices.split(given))
             state, *action = (found,) if isinstance(found, LoopState) else found
             return (devices.hold(state), *devices.split(action)) if action else devices.hold(state)
 
@@ -258,12 +258,16 @@ class HostedRunner:
         raise concurrent.futures.CancelledError
 
     def _choose_greedily(
-        self, key: jax.Array, network: Any, before: Any, step: Step, epsilon: Any
+        self, keys: jax.Array, networks: Any, before: Any, step: Step, epsilon: Any
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """The next key, actions after a step, and what was seen."""
-        key, key_action = jax.random.split(key)
-        seen = self.loop.space.observe(before, self.loop.space.processed(step))
-        return key, choose_actions(key_action, self.loop.agent, network, seen, epsilon), seen
+        """The next keys, actions after a step, and what was seen."""
+
+        def of_one(key: jax.Array, network: Any, before: Any, step: Step) -> tuple[jax.Array, jax.Array, Any]:
+            key, key_action = jax.random.split(key)
+            seen = self.loop.space.observe(before, self.loop.space.processed(step))
+            return key, choose_actions(key_action, self.loop.agent, network, seen, epsilon), seen
+
+        return over_seeds(of_one)(keys, networks, before, step)
 
 
 def _by_seed(step: Step, num: int) -> Step:

@@ -1,6 +1,7 @@
-"""What every loop does with one seed's run: choose actions, record what they brought, learn. Callers vmap seeds."""
+"""What every loop does with one seed's run: choose actions, record what they brought, learn. Callers map it over seeds."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -155,6 +156,21 @@ class Loop:
 
     def _sample(self, key: jax.Array, replay: Replay) -> tuple[Transition, Float[Array, " b"]]:
         return replay.sample(key, self.config.batch_size, self.config.discount, self.agent.num_steps)
+
+
+def over_seeds(part: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of one seed's run for all of them, which have an axis in front.
+
+    One seed is not made a batch of one: XLA's programs for those are slower, docs/performance.md.
+    """
+
+    def together(*given: Any) -> Any:
+        if len(jax.tree.leaves(given)[0]) > 1:
+            return jax.vmap(part)(*given)
+        alone = part(*jax.tree.map(lambda x: jnp.squeeze(x, 0), given))
+        return jax.tree.map(lambda x: jnp.expand_dims(x, 0), alone)
+
+    return together
 
 
 def seed_of(modules: Any, index: int | slice) -> Any:
