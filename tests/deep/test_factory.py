@@ -1,6 +1,7 @@
 """Agents by name, and readouts that agree with the distributions they are of."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from bellsketch.core.backups import RewardSet, RewardSetAndSpan, RewardSpan
 from bellsketch.core.regression import Regression
 from bellsketch.core.risk import MEAN, CVaR, Exceeds, ExponentialUtility
 from bellsketch.deep.agents.building import INTERCEPTS, build_sketch_dqn
-from bellsketch.deep.agents.factory import AGENTS, make_agent
+from bellsketch.deep.agents.factory import AGENTS, make_agent, sums_of
 from bellsketch.deep.config import AgentConfig
 from bellsketch.deep.environments.returns import Returns
 
@@ -43,10 +44,13 @@ def test_the_threshold_of_dqn_follows_the_returns():
 def test_rewards_are_looked_up_or_interpolated():
     assert isinstance(make_agent("sketch_dqn", AgentConfig(num=21), RETURNS, 0.9).backup, RewardSet)
     unlisted = Returns(-1.0, 1.0, None, (-0.5, 0.5))
-    several = make_agent("sketch_dqn", AgentConfig(num=21, num_steps=3), RETURNS, 0.9)
+    several, many = (make_agent("sketch_dqn", AgentConfig(21, num_steps=n), RETURNS, 0.9) for n in (3, 5))
+    assert isinstance(several.backup, RewardSet)
+    assert several.backup.discount == pytest.approx(0.9**3)
     for agent, discount, reach in (
         (make_agent("sketch_dqn", AgentConfig(21), unlisted, 0.9), 0.9, 0.5),
-        (several, 0.9**3, 3.0),
+        (make_agent("sketch_dqn", AgentConfig(21, num_steps=3, interpolate=True), RETURNS, 0.9), 0.9**3, 3.0),
+        (many, 0.9**5, 5.0),
     ):
         assert isinstance(agent.backup, RewardSpan)
         assert agent.backup.coefficients.discount == pytest.approx(discount)
@@ -167,6 +171,32 @@ def test_several_steps_are_one_step_after_another():
     assert np.linalg.norm(at_once - step_by_step, axis=1).max() < error
     exact = one.backup.features(total + discount**3 * g)
     np.testing.assert_allclose(at_once, exact, atol=three.report.coefficient_error + 2e-5)
+
+
+@pytest.mark.parametrize("num", [1, 2, 3])
+def test_whatever_three_steps_pay_has_its_own_coefficients(num):
+    """Or fewer, before an episode ends. Summed up in single precision, as the replay does."""
+    returns, discount = Returns(-1.0, 1.0, (-0.3, 0.1, 0.5), (-0.3, 0.5)), 0.97
+    agent = make_agent("sketch_dqn", AgentConfig(31, slope_factor=0.5, num_steps=3), returns, discount)
+    paid = np.array(list(itertools.product(returns.rewards, repeat=num)))
+    exact = paid @ discount ** np.arange(num)
+    rounded = jax.jit(lambda paid: jnp.sum(discount ** jnp.arange(num) * paid, axis=1))(jnp.asarray(paid, jnp.float32))
+    assert (np.float32(exact) != np.asarray(rounded)).any() == (num > 1)
+    back_up = jax.jit(jax.vmap(agent.backup, (0, None, None)))
+    sketch = jnp.asarray(agent.backup.features(0.4), jnp.float32)
+    expected = agent.backup.features(exact + discount**3 * 0.4)
+    found = back_up(rounded, discount**3, sketch)
+    np.testing.assert_allclose(found, expected, atol=agent.report.coefficient_error + 2e-5)
+    assert np.isnan(back_up(rounded + 1e-4, discount**3, sketch)).all()  # what nobody pays
+    assert agent.unknown_rewards(np.asarray(rounded) + 1e-4, np.full(len(paid), discount**3)).all()
+
+
+def test_sums_that_are_the_same_are_listed_once():
+    assert sums_of((-1.0, 0.0, 1.0), 1.0, 3, 1e-6) == (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
+    assert sums_of((1.0,), 0.5, 3, 1e-6) == (1.0, 1.5, 1.75)
+    assert len(sums_of((-1.0, 0.0, 1.0), 0.99, 4, 1e-6)) == 81
+    assert sums_of((-1.0, 0.0, 1.0), 0.99, 5, 1e-6) is None
+    assert sums_of((0.0, 1.0), 1 - 1e-9, 2, 1e-6) == (0.0, 1 - 1e-9, 2 - 1e-9)
 
 
 def test_summaries():

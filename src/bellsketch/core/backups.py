@@ -80,7 +80,7 @@ class Backup(ABC):
 
 @pytree
 class RewardSet(Backup):
-    """For finitely many rewards, found by exact equality in single precision, which is what transitions come in."""
+    """For finitely many rewards, in single precision, which is what transitions come in."""
 
     features: FeatureMap
     rewards: Float[Array, " r"]
@@ -88,17 +88,20 @@ class RewardSet(Backup):
     offsets: Float[Array, "r m"]
     discount: float = static()
     mass: Readout | None = None
+    tolerance: float = static(default=0.0)
+    """How far from one of them a reward may be that is taken for it: sums of several rewards are rounded."""
 
     def covers(self, reward: Float[Array, "*b"] | float) -> Bool[Array, "*b"]:
         xp = namespace(reward, self.rewards)
-        return xp.asarray((xp.asarray(reward, np.float32)[..., None] == xp.asarray(self.rewards)).any(axis=-1))
+        off = xp.abs(xp.asarray(reward, np.float32)[..., None] - xp.asarray(self.rewards))
+        return xp.asarray((off <= self.tolerance).any(axis=-1))
 
     def back_up(self, reward: Float[jax.Array, ""], following: Float[Array, " m"]) -> Float[jax.Array, " m"]:
         # For a batch, all matrices in one product cost less than gathering the matrix of each transition.
         all_matrices = jnp.asarray(self.matrices)
         products = jnp.matmul(all_matrices.reshape(-1, following.shape[-1]), following, precision=PRECISE)
         backed_up = products.reshape(all_matrices.shape[:2]) + jnp.asarray(self.offsets)
-        return backed_up[jnp.argmax(jnp.asarray(self.rewards) == reward)]
+        return backed_up[jnp.argmin(jnp.abs(jnp.asarray(self.rewards) - reward))]
 
 
 @pytree
@@ -160,7 +163,9 @@ class RewardSetAndSpan(Backup):
         return jnp.where(self.listed.covers(reward), exact, interpolated)
 
 
-def reward_set(coefficients: BellmanCoefficients, discount: float, mass: Readout | None = None) -> RewardSet:
+def reward_set(
+    coefficients: BellmanCoefficients, discount: float, mass: Readout | None = None, tolerance: float = 0.0
+) -> RewardSet:
     """From fitted coefficients, in single precision, which is what networks compute in."""
     if not all(reward.is_deterministic for reward in coefficients.rewards):
         raise InputError("coefficients: rewards of transitions are numbers; fit coefficients for numbers")
@@ -178,4 +183,5 @@ def reward_set(coefficients: BellmanCoefficients, discount: float, mass: Readout
         np.stack([coefficients.offsets[i] for i in index]).astype(np.float32),
         discount,
         mass,
+        tolerance,
     )

@@ -37,6 +37,7 @@ def build_sketch_dqn(
     discount: float,
     *,
     rewards: Sequence[float] | None = None,
+    reward_tolerance: float = 0.0,
     reward_interval: tuple[float, float] | None = None,
     criterion: Criterion = MEAN,
     form: str = "free",
@@ -50,6 +51,7 @@ def build_sketch_dqn(
       regression_range: where to regress.
       discount: γ, or γⁿ for n-step returns.
       rewards: all that there are, each with its own coefficients.
+      reward_tolerance: how far from one of those a reward may be that is taken for it.
       reward_interval: coefficients for every reward in it are interpolated. With ``rewards`` as well, for those that
         are not listed.
       criterion: what to be greedy in.
@@ -72,7 +74,9 @@ def build_sketch_dqn(
             f"features: {_name(features)} features reach {np.abs(phi).max():.3g}; they must lie in [−1, 1]"
         )
     mass = None if form == "free" else fit_readout(features, np.ones_like, grid, intercept=intercept)
-    backup, error = _backup(features, regression_range, discount, rewards, reward_interval, intercept, mass)
+    backup, error = _backup(
+        features, regression_range, discount, rewards, reward_tolerance, reward_interval, intercept, mass
+    )
     if mass is not None:
         error = max(error, mass.report.max_error)  # times φ(r), which is at most 1
     regression = Regression(features, grid, intercept=intercept)
@@ -108,6 +112,7 @@ def _backup(
     span: ReturnRange,
     discount: float,
     rewards: Sequence[float] | None,
+    tolerance: float,
     interval: tuple[float, float] | None,
     intercept: str,
     mass: Readout | None,
@@ -117,7 +122,7 @@ def _backup(
     errors = []
     if rewards is not None:
         fit = fit_coefficients(features, span.grid(margin=0.0), rewards, (discount,), intercept=intercept)
-        listed = reward_set(fit, discount, mass)
+        listed = reward_set(fit, discount, mass, tolerance)
         errors.append(fit.max_error)
     if interval is not None:
         mu = Uniform(span.low, span.high)

@@ -1,7 +1,7 @@
 """Agents by name, from what is known of an environment's rewards and returns."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from bellsketch.deep.networks import TorsoOptions
 
 ROUNDING = 1e-6
 """Relative error of a sum of two rewards in single precision, with room to spare."""
+MOST_SUMS = 100
+"""Of several rewards, that are listed. Interpolating between more of them costs less: docs/performance.md."""
 HUBER = 1 / 20
 """DQN's threshold in units of the width of returns: the published 1 for Atari's [−10, 10]. Where returns are wider, the
 few transitions that end an episode would weigh as little as any others with that 1, and DQN may diverge."""
@@ -74,23 +76,41 @@ def _sketch_dqn(config: AgentConfig, returns: Returns, discount: float, criterio
     features = make_features(
         config.features, span, config.num or 201, slope_factor=config.slope_factor, margin=config.anchor_margin
     )
-    # Sums of several rewards are too many to list.
-    listed = returns.rewards if config.num_steps == 1 else None
     low, high = (config.num_steps * end for end in returns.reward_interval)
     slack = config.num_steps * ROUNDING * max(abs(low), abs(high))
-    between = listed is None or config.interpolate or returns.between
-    interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if between else None
+    listed, between = returns.rewards, config.interpolate or returns.between
+    if config.num_steps > 1:
+        listed = None if listed is None or between else sums_of(listed, discount, config.num_steps, slack)
+    interval = (min(low - slack, 0.0), max(high + slack, 0.0)) if between or listed is None else None
     return build_sketch_dqn(
         features,
         span.expand(config.grid_margin),
         discount**config.num_steps,
         rewards=listed,
+        reward_tolerance=2 * slack if config.num_steps > 1 else 0.0,
         reward_interval=interval,
         criterion=criterion,
         form=config.form,
         returns=span,
         force=config.force,
     )
+
+
+def sums_of(rewards: Sequence[float], discount: float, num_steps: int, apart: float) -> tuple[float, ...] | None:
+    """All that so many steps can pay, or fewer before an episode ends, but for those not ``apart`` from one that is
+    listed; None if they are too many.
+    """
+    sums = paid = np.unique(rewards)
+    for _ in range(num_steps - 1):
+        paid = np.add.outer(rewards, discount * paid).ravel()
+        sums = np.unique(np.concatenate([sums, paid]))
+        if sums.size > MOST_SUMS:
+            return None
+    listed: list[float] = []
+    for total in sums.tolist():
+        if not listed or total - listed[-1] > apart:
+            listed.append(total)
+    return tuple(listed)
 
 
 AGENTS: dict[str, Callable[[AgentConfig, Returns, float, Criterion], Agent]] = {
