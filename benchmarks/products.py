@@ -1,13 +1,15 @@
-"""Three ways in which deep agents multiply matrices, against others in the same run.
+"""Four ways in which deep agents multiply matrices, against others in the same run.
 
 python benchmarks/products.py     prints a table and writes benchmarks/results/products.json
 
 Convolutions as products with patches, against XLA's own: forward and backward pass of Atari's torso, a batch of 32 in
 each step of a scan. Goals of Sketch-DQN with the matrices of all rewards in one product, against a product with the
 matrix of each transition. The target network's pass for the updates of a turn, one after the other, as is done on a
-CPU, against all at once, as is done elsewhere.
+CPU, against all at once, as is done elsewhere. Goals over three steps with the matrices of all sums of rewards,
+against interpolated ones.
 """
 
+import dataclasses
 import json
 import os
 import platform
@@ -23,12 +25,16 @@ import numpy as np
 from rich.console import Console
 
 from bellsketch.core.backups import PRECISE
+from bellsketch.deep.agents.factory import make_agent
+from bellsketch.deep.config import AgentConfig
+from bellsketch.deep.environments.returns import Returns
 from bellsketch.deep.networks import Torso, TorsoOptions
 
 RESULTS = Path(__file__).parent / "results" / "products.json"
 SCREEN, STEPS, BATCH = (84, 84, 4), 4, 32
 TURN = 16
 FEATURES, REWARDS, GOALS = 401, 3, 1_024
+STEPS_OF_RETURN, DISCOUNT = 3, 0.99
 ROUNDS = 5
 KEY = jax.random.key(0)
 
@@ -87,6 +93,18 @@ def its_own(matrices: jax.Array, sketch: jax.Array, which: jax.Array) -> jax.Arr
     return jnp.matmul(matrices[which], sketch, precision=PRECISE)
 
 
+def over_steps(interpolate: bool) -> Callable[[], Any]:
+    """Goals of a turn's updates, of Atari's rewards over several steps."""
+    n = STEPS_OF_RETURN
+    options = AgentConfig(FEATURES, slope_factor=10.0, anchor_margin=0.1, grid_margin=0.0, num_steps=n)
+    options = dataclasses.replace(options, interpolate=interpolate)
+    backup = make_agent("sketch_dqn", options, Returns(-10.0, 10.0, (-1.0, 0.0, 1.0), (-1.0, 1.0)), DISCOUNT).backup
+    rewards = jax.random.randint(KEY, (TURN * BATCH, n), -1, 2) @ (DISCOUNT ** jnp.arange(n))
+    sketches = jax.random.uniform(KEY, (TURN * BATCH, FEATURES))
+    run = jax.jit(jax.vmap(backup, (0, None, 0)))
+    return lambda: run(rewards, DISCOUNT**n, sketches)
+
+
 def milliseconds(*functions: Callable[[], Any]) -> list[float]:
     """The median of each, taken in turns so that what else the machine does befalls all of them."""
     times = np.zeros((ROUNDS + 1, len(functions)))  # the first compiles
@@ -103,10 +121,14 @@ def main() -> None:
     patches, convolutions = milliseconds(updates(lambda torso, screen: torso(screen)), updates(with_convolutions))
     together, apart = milliseconds(goals(all_at_once), goals(its_own))
     in_turn, at_once = milliseconds(passes(jax.lax.map), passes(lambda each, screens: jax.vmap(each)(screens)))
+    listed, interpolated = over_steps(False), over_steps(True)
+    np.testing.assert_allclose(listed(), interpolated(), atol=1e-2)
+    sums, between = milliseconds(listed, interpolated)
     results = {
         "an update of a torso": {"as products": patches / STEPS, "as convolutions": convolutions / STEPS},
         f"{GOALS} goals": {"all matrices at once": together, "each with its own": apart},
         f"passes for {TURN} updates": {"in turn": in_turn, "at once": at_once},
+        f"{TURN * BATCH} goals over {STEPS_OF_RETURN} steps": {"of listed sums": sums, "interpolated": between},
     }
     for name, found in results.items():
         (ours, quick), (other, slow) = found.items()

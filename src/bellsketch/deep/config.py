@@ -46,8 +46,8 @@ class AgentConfig:
     """Whether networks compute in half precision, but for their heads; for a GPU."""
     num_steps: int = 1
     """n of n-step returns."""
-    # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ): one regression, not n of them one after the other, whose errors would
-    # add up.
+    # A sketch uses the coefficients of (R⁽ⁿ⁾, γⁿ): one regression, not n of them one after the other, whose errors
+    # would add up.
 
     def __post_init__(self) -> None:
         if self.num is not None and self.num < 1:

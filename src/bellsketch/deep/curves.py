@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from bellsketch.core.errors import InputError
 from bellsketch.deep.config import TrainingConfig
@@ -26,7 +27,9 @@ class Curves:
 
 
 def plot_runs(runs: Sequence[Curves]) -> Figure:
-    """Returns over frames, a panel for each environment: lines are means over seeds, bands their range."""
+    """Returns over frames, a panel for each environment: lines are means over seeds while training, bands their range,
+    and dots the means of evaluations.
+    """
     if not runs:
         raise InputError("runs: pass at least one")
     environments = list(dict.fromkeys(run.config.environment for run in runs))
@@ -39,17 +42,18 @@ def plot_runs(runs: Sequence[Curves]) -> Figure:
         for colour, run in zip(itertools.cycle(colours), shown, strict=False):
             _plot_curve(axis, run, colour)
         axis.set(title=environment, xlabel="frames")
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.legend(fontsize=8, frameon=False)
         axis.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("return")
+    axes[0, 0].set_ylabel("return (lines: while training; dots: evaluated)", fontsize=8)
     return figure
 
 
 def _plot_curve(axis: Axes, run: Curves, colour: tuple[float, ...]) -> None:
     curve = run.records.groupby("frames")["mean_return"].agg(["mean", "min", "max"]).dropna()
     name = f"{run.name} ({run.config.seeds} seed{'s' * (run.config.seeds > 1)})"
-    axis.plot(curve.index, curve["mean"], color=colour, label=f"{name}, while training")
+    axis.plot(curve.index, curve["mean"], color=colour, label=name)
     axis.fill_between(curve.index, curve["min"], curve["max"], color=colour, alpha=0.2, lw=0)
     if not run.evaluations.empty:
         greedy = run.evaluations.groupby("frames")["mean_return"].mean()
-        axis.plot(greedy.index, greedy, "o", color=colour, markersize=4, markeredgecolor="white", label="evaluated")
+        axis.plot(greedy.index, greedy, "o", color=colour, markersize=4, markeredgecolor="white")

@@ -22,7 +22,7 @@ from bellsketch.deep.networks import TorsoOptions
 ROUNDING = 1e-6
 """Relative error of a sum of two rewards in single precision, with room to spare."""
 MOST_SUMS = 100
-"""Of several rewards, that are listed. Interpolating between more of them costs less: docs/performance.md."""
+"""Of several rewards, that are listed. With 401 features 81 take 20 s to fit on two cores, interpolation 17 s."""
 HUBER = 1 / 20
 """DQN's threshold in units of the width of returns: the published 1 for Atari's [−10, 10]. Where returns are wider, the
 few transitions that end an episode would weigh as little as any others with that 1, and DQN may diverge."""

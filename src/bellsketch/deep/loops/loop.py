@@ -1,4 +1,4 @@
-"""What every loop does with one seed's run: choose actions, record what they brought, learn. Callers map it over seeds."""
+"""What every loop does with one seed's run: choose actions, record what they brought, learn; and all seeds at once."""
 
 import dataclasses
 from collections.abc import Callable
