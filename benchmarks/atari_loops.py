@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ale_py
 import jax
@@ -95,14 +96,13 @@ class Variant:
 
 def make(games: Sequence[Any], over_seeds: Callable[..., Any], **options: Any) -> Variant:
     """One that plays these games, and has its programs compiled with seeds mapped like that."""
-    usual, hosted.over_seeds = hosted.over_seeds, over_seeds
     config = make_config("sketch_dqn", GAME, frames=10**9, num=FEATURES, groups=len(games), **options)
-    setup = set_up(config)
-    runner: Any = setup.runner
-    vars(runner)["environments"] = list(games)
-    state = runner.explore(runner.init(setup.keys), config.warm_up)
-    state = jax.block_until_ready(runner.update(runner.advance(state, 2)))
-    hosted.over_seeds = usual
+    with mock.patch.object(hosted, "over_seeds", over_seeds):
+        setup = set_up(config)
+        runner: Any = setup.runner
+        vars(runner)["environments"] = list(games)
+        state = runner.explore(runner.init(setup.keys), config.warm_up)
+        state = jax.block_until_ready(runner.update(runner.advance(state, 2)))
     return Variant(runner, state, config.loop.steps * config.loop.frame_skip * config.seeds)
 
 

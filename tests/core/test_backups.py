@@ -43,6 +43,15 @@ def test_what_is_not_covered_is_nan():
     assert not np.isnan(backup(1.0, np.float32(0.9), u)).any()
 
 
+def test_the_nearest_reward_within_the_tolerance():
+    backup, u = dataclasses.replace(by_hand(), tolerance=0.25), jnp.array([0.4, 0.6])
+    for reward, listed in ((-1.25, -1.0), (-0.75, -1.0), (0.75, 1.0), (1.25, 1.0)):
+        np.testing.assert_array_equal(backup(reward, 0.9, u), by_hand()(listed, 0.9, u))
+    rewards = np.array([-1.26, -0.74, 0.0, 0.74, 1.26, np.nan, np.inf])
+    assert not np.asarray(backup.covers(rewards)).any()
+    assert np.isnan(jax.vmap(backup, (0, None, None))(rewards, 0.9, u)).all()
+
+
 def test_one_feature_by_hand_at_discount_0():
     """Returns 0 and 1, equally likely; φ is 0 at 0 and 1 at 1; ridge 1/2."""
     phi, mu = bs.Indicator([0.5, 1.5]), bs.AtomicDistribution([0.0, 1.0], [0.5, 0.5])

@@ -175,18 +175,18 @@ def test_several_steps_are_one_step_after_another():
 
 @pytest.mark.parametrize("num", [1, 2, 3])
 def test_whatever_three_steps_pay_has_its_own_coefficients(num):
-    """Or fewer, before an episode ends. Summed up in single precision, as the replay does."""
+    """Or fewer, before an episode ends. Summed up in single precision, as the replay does, or rounded otherwise."""
     returns, discount = Returns(-1.0, 1.0, (-0.3, 0.1, 0.5), (-0.3, 0.5)), 0.97
     agent = make_agent("sketch_dqn", AgentConfig(31, slope_factor=0.5, num_steps=3), returns, discount)
     paid = np.array(list(itertools.product(returns.rewards, repeat=num)))
     exact = paid @ discount ** np.arange(num)
     rounded = jax.jit(lambda paid: jnp.sum(discount ** jnp.arange(num) * paid, axis=1))(jnp.asarray(paid, jnp.float32))
-    assert (np.float32(exact) != np.asarray(rounded)).any() == (num > 1)
     back_up = jax.jit(jax.vmap(agent.backup, (0, None, None)))
     sketch = jnp.asarray(agent.backup.features(0.4), jnp.float32)
     expected = agent.backup.features(exact + discount**3 * 0.4)
-    found = back_up(rounded, discount**3, sketch)
-    np.testing.assert_allclose(found, expected, atol=agent.report.coefficient_error + 2e-5)
+    for sums in (rounded, np.nextafter(np.float32(exact), np.float32(np.inf)), np.float32(exact - 2e-6)):
+        found = back_up(sums, discount**3, sketch)
+        np.testing.assert_allclose(found, expected, atol=agent.report.coefficient_error + 2e-5)
     assert np.isnan(back_up(rounded + 1e-4, discount**3, sketch)).all()  # what nobody pays
     assert agent.unknown_rewards(np.asarray(rounded) + 1e-4, np.full(len(paid), discount**3)).all()
 
@@ -197,6 +197,8 @@ def test_sums_that_are_the_same_are_listed_once():
     assert len(sums_of((-1.0, 0.0, 1.0), 0.99, 4, 1e-6)) == 81
     assert sums_of((-1.0, 0.0, 1.0), 0.99, 5, 1e-6) is None
     assert sums_of((0.0, 1.0), 1 - 1e-9, 2, 1e-6) == (0.0, 1 - 1e-9, 2 - 1e-9)
+    assert sums_of((-0.1, 0.0, 0.1), 1.0, 40, 1e-6) == pytest.approx(np.arange(-40, 41) / 10)  # 3⁴⁰ sequences
+    assert sums_of((0.0, 0.005, 1_000.0), 0.9, 3, 0.009) is None  # 0.005 is not 0
 
 
 def test_summaries():

@@ -11,7 +11,7 @@ import pytest
 import bellsketch as bs
 import tiny
 import toy_environments  # noqa: F401, registers them
-from bellsketch.deep.loops.loop import seed_of
+from bellsketch.deep.loops.loop import over_seeds, seed_of
 from bellsketch.deep.run import run_training
 from bellsketch.deep.run_directory import TrainingDirectory
 from bellsketch.deep.training import training
@@ -119,6 +119,14 @@ def test_a_seed_among_others_is_as_if_alone(mixed):
     one, among = seed_of(alone.learner.network, 0), seed_of(state.learner.network, 1)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(among), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("num", "axes"), [(1, 2), (3, 3)])
+def test_only_several_seeds_are_a_batch(num, axes):
+    part, x = over_seeds(lambda x: x @ x), np.arange(4.0 * num, dtype=np.float32).reshape(num, 2, 2)
+    (product,) = (e for e in jax.make_jaxpr(part)(x).eqns if e.primitive.name == "dot_general")
+    assert product.invars[0].aval.ndim == axes
+    np.testing.assert_array_equal(part(x), x @ x)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Training runs: what is recorded and when, that they repeat, and how they fail."""
 
 import itertools
+import re
 
 import hypothesis
 import hypothesis.strategies as st
@@ -192,6 +193,14 @@ class TestFailure:
         assert "the environment paid -1, for which the agent has no coefficients (rewards as given" in message
         assert "Nothing was learnt from that batch. Pass --rewards with all of them, or --reward-interval" in message
         assert f"The batch is in {out / 'failure.npz'}; the last good checkpoint is at frame 100." in message
+
+    def test_so_is_a_sum_of_several(self, tmp_path):
+        setup = tiny.setup("sketch_dqn", rewards=(0.0, 1.0), return_low=-1.0, seed=3, num=51, num_steps=3)
+        with pytest.raises(bs.MissingRewardError) as caught:
+            run_training(setup, tmp_path / "run", progress=False)
+        paid = re.search(r"3 steps or fewer paid (\S+), for which", str(caught.value)).group(1)
+        assert min(abs(float(paid) + 0.99**k) for k in range(3)) < 1e-4
+        assert "Pass --rewards with all of those that a single step may pay, or --reward-interval" in str(caught.value)
 
     def test_its_batch_is_kept(self, failed):
         setup, out, _ = failed

@@ -225,9 +225,13 @@ def _failure(setup: Setup, state: LoopState, index: int, directory: TrainingDire
     unknown = agent.unknown_rewards(batch.reward, batch.discount) if isinstance(agent, SketchDQN) else False
     error: MissingRewardError | DivergenceError
     if np.any(unknown):
+        num = setup.config.options.num_steps
+        payer, them = "the environment", "them"
+        if num > 1:
+            payer, them = f"{num} steps or fewer", "those that a single step may pay"
         error = MissingRewardError(
-            f"{where}: the environment paid {batch.reward[unknown][0]:g}, for which the agent has no coefficients"
-            f" ({setup.returns.source}). Nothing was learnt from that batch. Pass --rewards with all of them, or"
+            f"{where}: {payer} paid {batch.reward[unknown][0]:g}, for which the agent has no coefficients"
+            f" ({setup.returns.source}). Nothing was learnt from that batch. Pass --rewards with all of {them}, or"
             f" --reward-interval LOW HIGH.{kept}"
         )
     else:
