@@ -7,7 +7,7 @@ import jax
 
 from bellsketch.deep.environments.native import NativeEnvironment
 from bellsketch.deep.evaluation import Episodes, play
-from bellsketch.deep.loops.loop import Loop, LoopState, over_seeds
+from bellsketch.deep.loops.loop import Loop, LoopState
 
 
 class FusedRunner:
@@ -15,7 +15,7 @@ class FusedRunner:
 
     def __init__(self, loop: Loop, environment: NativeEnvironment):
         self.loop, self.environment = loop, environment
-        self._init = eqx.filter_jit(lambda keys: loop.devices.hold(over_seeds(self._init_one)(keys)))
+        self._init = eqx.filter_jit(lambda keys: loop.devices.hold(jax.vmap(self._init_one)(keys)))
         self._explore = eqx.filter_jit(self._advance(self.act), donate="all-except-first")
         self._learn = eqx.filter_jit(self._advance(self.learn), donate="all-except-first")
         self._play = eqx.filter_jit(self._play_all)
@@ -76,10 +76,10 @@ class FusedRunner:
     def _advance(self, body: Any) -> Any:
         """So many times ``body``, of every seed. One program for any number."""
         hold = self.loop.devices.hold
-        return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: hold(over_seeds(body)(s)), state)
+        return lambda num, state: jax.lax.fori_loop(0, num, lambda _, s: hold(eqx.filter_vmap(body)(s)), state)
 
     def _play_all(self, keys: jax.Array, networks: Any, num_episodes: int, epsilon: float) -> Episodes:
         agent, environment = self.loop.agent, self.environment
-        return over_seeds(lambda key, network: play(key, agent, network, environment, num_episodes, epsilon))(
+        return eqx.filter_vmap(lambda key, network: play(key, agent, network, environment, num_episodes, epsilon))(
             keys, networks
         )
