@@ -173,14 +173,14 @@ def test_several_steps_are_one_step_after_another():
     np.testing.assert_allclose(at_once, exact, atol=three.report.coefficient_error + 2e-5)
 
 
-@pytest.mark.parametrize("num", [1, 2, 3])
-def test_whatever_three_steps_pay_has_its_own_coefficients(num):
+def test_whatever_three_steps_pay_has_its_own_coefficients():
     """Or fewer, before an episode ends. Summed up in single precision, as the replay does, or rounded otherwise."""
     returns, discount = Returns(-1.0, 1.0, (-0.3, 0.1, 0.5), (-0.3, 0.5)), 0.97
     agent = make_agent("sketch_dqn", AgentConfig(31, slope_factor=0.5, num_steps=3), returns, discount)
-    paid = np.array(list(itertools.product(returns.rewards, repeat=num)))
-    exact = paid @ discount ** np.arange(num)
-    rounded = jax.jit(lambda paid: jnp.sum(discount ** jnp.arange(num) * paid, axis=1))(jnp.asarray(paid, jnp.float32))
+    sequences = [steps for num in (1, 2, 3) for steps in itertools.product(returns.rewards, repeat=num)]
+    paid = np.array([(*steps, *[0.0] * (3 - len(steps))) for steps in sequences])
+    exact = paid @ discount ** np.arange(3)
+    rounded = jax.jit(lambda paid: jnp.sum(discount ** jnp.arange(3) * paid, axis=1))(jnp.asarray(paid, jnp.float32))
     back_up = jax.jit(jax.vmap(agent.backup, (0, None, None)))
     sketch = jnp.asarray(agent.backup.features(0.4), jnp.float32)
     expected = agent.backup.features(exact + discount**3 * 0.4)
