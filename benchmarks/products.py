@@ -9,7 +9,6 @@ CPU, against all at once, as is done elsewhere. Goals over three steps with the 
 against interpolated ones.
 """
 
-import dataclasses
 import json
 import os
 import platform
@@ -95,9 +94,8 @@ def its_own(matrices: jax.Array, sketch: jax.Array, which: jax.Array) -> jax.Arr
 
 def over_steps(interpolate: bool) -> Callable[[], Any]:
     """Goals of a turn's updates, of Atari's rewards over several steps."""
-    n = STEPS_OF_RETURN
-    options = AgentConfig(FEATURES, slope_factor=10.0, anchor_margin=0.1, grid_margin=0.0, num_steps=n)
-    options = dataclasses.replace(options, interpolate=interpolate)
+    n, atari = STEPS_OF_RETURN, {"slope_factor": 10.0, "anchor_margin": 0.1, "grid_margin": 0.0}
+    options = AgentConfig(FEATURES, num_steps=n, interpolate=interpolate, **atari)
     backup = make_agent("sketch_dqn", options, Returns(-10.0, 10.0, (-1.0, 0.0, 1.0), (-1.0, 1.0)), DISCOUNT).backup
     rewards = jnp.sum(jax.random.randint(KEY, (TURN * BATCH, n), -1, 2) * DISCOUNT ** jnp.arange(n), axis=1)
     sketches = jax.random.uniform(KEY, (TURN * BATCH, FEATURES))
